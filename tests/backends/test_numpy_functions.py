@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from nacre import NacreError, open_backend
 from nacre_layers.windows import WindowAxis
-from nacre_numpy import convolution, pooling, threads, update
+from nacre_numpy import convolution, functions, pooling, threads, update
 from nacre_numpy.arrays import Arrays
 from nacre_numpy.convolution import Convolution2D
+from nacre_numpy.functions import Functions
 from nacre_numpy.inner_product import InnerProduct
 from nacre_numpy.pooling import Pooling2D
 from nacre_numpy.threads import Blas, Pool, number_of_threads, small_buffers, split
@@ -44,6 +45,90 @@ def axes(size, kernel, stride=(1, 1), pad=(0, 0), dilation=(1, 1), rounding="flo
 def unset(*shape):
     """Memory whose content would show if a result were added to it, or not written."""
     return np.full(shape, np.nan)
+
+
+# Large calls of NumPy's functions
+
+
+LARGE_SHAPES = [(4, functions.LARGE), (functions.LARGE, 3), (1, 7, functions.LARGE // 7 + 1), (2 * functions.LARGE,)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize("shape", LARGE_SHAPES, ids=str)
+def test_shared_functions_have_the_bits_of_numpy(count, shape):
+    xp, x = Functions(POOLS[count]), numbers(*shape).astype(np.float32)
+    row, scalar = numbers(shape[-1], seed=1).astype(np.float32), np.float32(0.3)
+    for function, inputs in (
+        ("add", (x, x[::-1])), ("multiply", (x, row)), ("subtract", (row, x)), ("divide", (x, scalar)), ("exp", (x,)),
+        ("maximum", (x, 0.5)), ("tanh", (x,)), ("log", (np.abs(x),)),
+    ):  # fmt: skip
+        out = unset(*shape).astype(np.float32)
+        assert getattr(xp, function)(*inputs, out=out) is out
+        np.testing.assert_array_equal(out, getattr(np, function)(*inputs), err_msg=function)
+    mask = np.empty(shape, bool)
+    xp.greater(x, 0, out=mask)
+    np.testing.assert_array_equal(mask, x > 0)
+    target = unset(*shape)
+    xp.copyto(target, x)
+    np.testing.assert_array_equal(target, x)
+    xp.copyto(target, row)
+    np.testing.assert_array_equal(target, np.broadcast_to(row, shape))
+    xp.copyto(target, 0, where=x > 0)
+    np.testing.assert_array_equal(target == 0, x > 0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_shared_functions_may_write_over_what_they_read(count):
+    xp, size = Functions(POOLS[count]), 3 * functions.LARGE
+    x = numbers(size)
+    expected = x.copy()
+    expected[1:] = expected[1:] + expected[:-1]
+    xp.add(x[1:], x[:-1], out=x[1:])
+    np.testing.assert_array_equal(x, expected)
+    xp.multiply(x, x, out=x)
+    np.testing.assert_array_equal(x, expected * expected)
+    expected = x.copy()
+    expected[3:] = expected[:-3].copy()
+    xp.copyto(x[3:], x[:-3])
+    np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_shared_products_have_the_bits_of_numpy(count):
+    xp, a, b = Functions(POOLS[count]), numbers(7, 2, 40, 30), numbers(7, 2, 30, 50, seed=1)
+    out = unset(7, 2, 40, 50)
+    xp.matmul(a, b, out=out)
+    np.testing.assert_array_equal(out, np.matmul(a, b))
+    for one, other in ((a, b[0]), (a[0], b), (a, b[0, 0]), (a[:1], b)):
+        xp.matmul(one, other, out=out)
+        np.testing.assert_array_equal(out, np.matmul(one, other))
+    matrix = unset(40, 50)
+    xp.matmul(a[0, 0], b[0, 0], out=matrix)
+    np.testing.assert_array_equal(matrix, a[0, 0] @ b[0, 0])
+
+
+def test_shared_functions_are_numpys_for_all_else():
+    xp, x = Functions(POOLS[3]), numbers(3, functions.LARGE)
+    assert xp.add.reduce(x[0]) == np.add.reduce(x[0]) and xp.float32 is np.float32 and xp.pi == np.pi
+    np.testing.assert_array_equal(xp.add(x, 1), x + 1)
+    with pytest.raises(ValueError, match="broadcast"):
+        xp.add(x, numbers(3, 5), out=x)
+    with pytest.raises(ValueError, match="broadcast"):
+        xp.copyto(x, numbers(2, functions.LARGE))
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        xp.divide(x, 0.0, out=x)
+
+
+def test_shared_functions_use_every_thread():
+    used = set()
+
+    def note(a, out):
+        used.add(threading.get_ident())
+        np.copyto(out, a)
+
+    functions.share(POOLS[3], note, (x := numbers(9, 4),), out := unset(9, 4), 0)
+    np.testing.assert_array_equal(out, x)
+    assert len(used) == 3
 
 
 # Threads

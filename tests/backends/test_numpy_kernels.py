@@ -22,6 +22,7 @@ from nacre_numpy.kernels import ConvolutionKernel, InnerProductKernel, PoolingKe
 from nacre_solvers import SGD
 
 IMAGES = st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(3, 9), st.integers(3, 9))
+LINES = st.tuples(st.integers(1, 4), st.integers(1, 5), st.integers(3, 9))
 STEPS = st.integers(1, 3)
 
 
@@ -41,12 +42,16 @@ class TestConvolutionKernel(KernelTests):
         yield Example({"n_filter": 3, "kernel": 1, "bias": False}, [(2, 4, 3, 3)], label="one pixel")
         yield Example({"n_filter": 3, "kernel": 5, "neuron": "Tanh"}, [(2, 1, 8, 8)], label="one channel")
         yield Example({"n_filter": 4, "kernel": 3, "dilation": (2, 3), "pad": 2}, [(2, 2, 9, 8)], label="dilation")
-        yield Example({"n_filter": 3, "kernel": 2}, [(2, 2, 8)], label="one axis: declined")
+        yield Example({"n_filter": 3, "kernel": 2, "stride": 2, "neuron": ReLU()}, [(3, 2, 8)], label="one axis, ReLU")
+        yield Example({"n_filter": 3, "kernel": 3, "pad": 1}, [(3, 1, 8)], label="one channel of one axis")
+        yield Example({"n_filter": 4, "kernel": 3, "dilation": 2, "n_group": 2}, [(3, 2, 8)], label="lines in groups")
+        yield Example({"n_filter": 3, "kernel": 2}, [(2, 2, 3, 3, 3)], label="three axes: declined")
 
     def strategy(self):
         sizes = {"n_filter": st.sampled_from([1, 2, 5]), "kernel": st.integers(1, 3), "pad": st.integers(0, 1)}
         fields = st.fixed_dictionaries({**sizes, "stride": st.integers(1, 2), "bias": st.booleans()})
-        return st.builds(lambda one, shape, step: Example(dilated(one, shape, step), [shape]), fields, IMAGES, STEPS)
+        shapes = st.one_of(IMAGES, LINES)
+        return st.builds(lambda one, shape, step: Example(dilated(one, shape, step), [shape]), fields, shapes, STEPS)
 
 
 class TestPoolingKernel(KernelTests):
@@ -58,6 +63,8 @@ class TestPoolingKernel(KernelTests):
         yield Example({"kernel": 3, "stride": 2, "pad": 1}, [(2, 3, 7, 6)], label="overlap and overhang")
         yield Example({"kernel": 3, "stride": 2, "pooling": Mean(), "neuron": ReLU()}, [(2, 3, 8, 7)], label="mean")
         yield Example({"whole": True, "pooling": Mean()}, [(2, 3, 7, 5)], label="whole")
+        yield Example({"kernel": 3, "stride": 2, "pad": 1, "neuron": ReLU()}, [(3, 4, 8)], label="one axis")
+        yield Example({"whole": True, "pooling": Mean()}, [(3, 4, 8)], label="the whole of one axis")
         yield Example({"kernel": 2, "pooling": Mean(divide_by="kernel")}, [(2, 3, 4, 4)], label="declined")
 
     def strategy(self):

@@ -441,7 +441,10 @@ class TestSoftmaxLossKernel(KernelTests):
         yield Example(
             {}, [np.array([[1e4, 0, -1e4], [-200, 0, 0]], np.float32), labels[:2]], wanted=[0], label="far apart"
         )
-        yield Example({}, [(4, 3, 2), np.zeros((4, 1, 2), np.int64)], label="pixels: declined")
+        yield Example({}, [(4, 3, 2), np.array([[[0, 2]], [[1, 1]], [[2, 0]], [[2, 2]]])], label="pixels")
+        pixels = np.random.default_rng(0).integers(-1, 5, (3, 1, 4, 7))
+        yield Example({"ignore_label": -1}, [(3, 5, 4, 7), pixels], label="pixels of images, ignored ones")
+        yield Example({"axis": 2}, [(2, 3, 4, 5), np.arange(30).reshape(2, 3, 1, 5) % 4], label="an axis between")
         yield Example({"normalize": "batch"}, [(4, 3), labels], label="the same for one label a record")
         yield Example({"axis": -1}, [(4, 3, 17), np.arange(12).reshape(4, 3)], label="steps")
         steps = np.array([[0, 7, 7], [3, 7, 39], [7, 7, 7], [2, 1, 0]])

@@ -41,7 +41,10 @@ from nacre_onednn.kernels.deconvolution import DeconvolutionKernel, sum_up
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
 
-PAIRS = st.tuples(st.integers(1, 3), st.integers(1, 3))
+
+def threes(least: int, most: int) -> Any:
+    """Return a strategy for a number for each of three axes."""
+    return st.tuples(*[st.integers(least, most)] * 3)
 
 
 class TestDeconvolutionKernel(KernelTests):
@@ -66,23 +69,30 @@ class TestDeconvolutionKernel(KernelTests):
         yield Example({"n_filter": 8, "kernel": (3, 2), "stride": (2, 3), "extra": (1, 2)}, [(2, 16, 3, 4)])
         yield Example({"n_filter": 8, "kernel": 2, "stride": 3, "extra": 1}, [(2, 16, 3, 4)], label="gaps")
         yield Example({"n_filter": 8, "kernel": 3, "dilation": (2, 3), "pad": 1}, [(2, 8, 4, 3)], label="dilation")
-        yield Example({"n_filter": 3, "kernel": 2}, [(2, 2, 4)], label="one axis: declined")
+        yield Example({"n_filter": 3, "kernel": 2}, [(2, 2, 4)], label="plain images of one axis")
+        yield Example({"n_filter": 32, **twice, "neuron": ReLU()}, [(3, 16, 5)], label="one axis, ReLU")
+        yield Example({"n_filter": 20, "kernel": 3, "stride": 2, "extra": 1, "n_group": 2}, [(3, 10, 5)], label="lines")
+        yield Example({"n_filter": 16, **twice, "neuron": ReLU()}, [(2, 32, 2, 3, 2)], label="three axes, ReLU")
+        yield Example({"n_filter": 8, "kernel": (1, 2, 3), "n_group": 2}, [(2, 4, 3, 3, 2)], label="films in groups")
         yield Example({"n_filter": 3, "kernel": 2}, [(2, 2, 4, 4)] * 2, label="two bottoms: declined")
 
     def strategy(self) -> Any:
         def example(
-            images: int, group: int, channels: int, filters: int, length: tuple[int, int], stride: tuple[int, int],
-            extra: tuple[int, int], **rest: Any,
+            images: int, group: int, channels: int, filters: int, axes: int, length: tuple[int, ...],
+            stride: tuple[int, ...], extra: tuple[int, ...], kernel: tuple[int, ...], dilation: tuple[int, ...],
+            **rest: Any,
         ) -> Example:  # fmt: skip
-            extra = (min(extra[0], stride[0] - 1), min(extra[1], stride[1] - 1))
-            fields = {"n_filter": group * filters, "n_group": group, "stride": stride, "extra": extra, **rest}
-            return Example(fields, [(images, group * channels, *length)])
+            extra = tuple(min(one, step - 1) for one, step in zip(extra, stride, strict=True))
+            along = {"stride": stride, "extra": extra, "kernel": kernel, "dilation": dilation}
+            fields = {name: numbers[:axes] for name, numbers in along.items()}
+            fields = {"n_filter": group * filters, "n_group": group, **fields, **rest}
+            return Example(fields, [(images, group * channels, *length[:axes])])
 
         return st.builds(
             example, st.integers(1, 4), st.sampled_from([1, 1, 2, 16]), st.sampled_from([1, 3, 8, 16, 20]),
-            st.sampled_from([1, 3, 8, 16, 20]), st.tuples(st.integers(3, 6), st.integers(3, 6)), PAIRS,
-            st.tuples(st.integers(0, 2), st.integers(0, 2)), kernel=PAIRS, dilation=PAIRS, pad=st.integers(0, 1),
-            bias=st.booleans(), neuron=st.sampled_from(["Identity", "ReLU"]),
+            st.sampled_from([1, 3, 8, 16, 20]), st.sampled_from([1, 2, 2, 3]), threes(3, 6), threes(1, 3), threes(0, 2),
+            threes(1, 3), threes(1, 3), pad=st.integers(0, 1), bias=st.booleans(),
+            neuron=st.sampled_from(["Identity", "ReLU"]),
         )  # fmt: skip
 
 

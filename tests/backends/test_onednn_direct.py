@@ -1,4 +1,4 @@
-"""The kernels of direct.c and winograd.c: convolutions against numpy, packed weights against oneDNN's own copies."""
+"""The kernels of direct.c and winograd.c: convolutions both ways against numpy, packed weights against oneDNN's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from helper_calls import assert_same_bits, run
 from nacre import InputLayer, Layer, Net
 from nacre.testing.close import assert_near
 from nacre_layers.convolution.convolution import ConvolutionLayer
-from nacre_layers.convolution.geometry import Geometry
+from nacre_layers.convolution.deconvolution import DeconvolutionLayer
+from nacre_layers.convolution.filters import FilterLayer
+from nacre_layers.convolution.geometry import Geometry, Transposed
 from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_layers.neurons import ReLU
 from nacre_onednn.backend import OnednnBackend
@@ -34,9 +36,9 @@ if not native.has_avx512():
 PAIRS = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 
-def results(layer: ConvolutionLayer, images: Any, **options: Any) -> dict[str, Any]:
+def results(layer: FilterLayer, images: Any, **options: Any) -> dict[str, Any]:
     """Run a convolution and a loss behind it forwards and backwards; give the top, all gradients, and the plan."""
-    top = Geometry(layer, images.shape).top
+    top = (Geometry if isinstance(layer, ConvolutionLayer) else Transposed)(layer, images.shape).top
     layers: list[Layer] = [
         InputLayer(name="in", tops="x", shape=images.shape[1:], batch_size=len(images)),
         InputLayer(name="targets", tops="target", shape=top[1:], batch_size=len(images)),
@@ -110,6 +112,35 @@ def test_winograd_agrees_with_numpy(
     assert_alike(found, results(layer, random, backend="numpy"))
 
 
+@given(
+    images=st.integers(1, 35),
+    channels=st.sampled_from([1, 5, 16, 32]),
+    filters=st.sampled_from([3, 7, 16, 32]),
+    size=st.tuples(st.integers(3, 6), st.integers(3, 6)),
+    kernel=PAIRS,
+    stride=PAIRS,
+    layout=st.sampled_from([CHANNELS_LAST, BLOCKED]),
+    bias=st.booleans(),
+    neuron=st.sampled_from(["Identity", "ReLU"]),
+)
+def test_deconvolutions_agree_with_numpy(
+    images: int, channels: int, filters: int, size: tuple[int, int], layout: str, **fields: Any
+) -> None:
+    layer = DeconvolutionLayer(name="conv", bottoms="x", tops="y", n_filter=filters, **fields)
+    shape = (images, channels, *size)
+    random = np.random.default_rng(0).normal(1, size=shape).astype(np.float32)
+    expected = results(layer, random, backend="numpy")
+    for way, kind in ((DIRECTLY, DirectConvolution), (BY_WINOGRAD, WinogradConvolution)):
+        ours = kind(Transposed(layer, shape), relu=False, keeps=False)
+        stages = {"forward": "data", "weights": "weights", "data": "forward"}
+        ways = {stage: way for stage, theirs in stages.items() if ours.has(theirs)}
+        assert way == BY_WINOGRAD or {"weights", "data"} <= set(ways)
+        plan = {"onednn": {"layout": layout, "ways": {"conv": ways}}}
+        found = results(layer, random, backend="onednn", plan=plan)
+        assert ways.items() <= found.pop("plan")["onednn"].get("ways", {}).get("conv", {}).items()
+        assert_alike(found, {**expected})
+
+
 def parts_of(
     fields: dict[str, Any], shape: tuple[int, ...], kind: type[DirectConvolution] = DirectConvolution
 ) -> set[str]:
@@ -147,7 +178,11 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     for threads in (1, 2, 3, 5):  # for the last of which there is no memory: they stay away
         found = {"y": np.zeros_like(given["dy"]), "dx": np.zeros_like(given["x"]),
                  "dweight": np.zeros_like(given["weight"]), "dbias": np.zeros_like(given["bias"])}  # fmt: skip
-        calls = [*ours.forward(x, y, "bias"), *ours.data(x, y, "dy"), *ours.weights(x, y, "dy", "dbias")]
+        calls = [
+            *ours.forward(("x", x), ("y", y), "bias"),
+            *ours.data(("dx", x), ("dy", y)),
+            *ours.weights(("x", x), ("dy", y), "dbias"),
+        ]
         run(calls, {**given, **found}, threads)
         results.append(found)
     assert_same_bits(results)
@@ -167,7 +202,7 @@ def test_workers_share_the_gradient_of_filters(kernel: int, alone: int, monkeypa
         windows = sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), geometry.top[2:], (2, 3))
         expected = np.einsum("ncijyx,nfyx->fcij", windows.astype(np.float64), dy, optimize=True)
         calls = WinogradConvolution(geometry, relu=False, keeps=False).weights(
-            describe(x.shape, CHANNELS_LAST), describe(dy.shape, CHANNELS_LAST), "dy", "dbias"
+            ("x", describe(x.shape, CHANNELS_LAST)), ("dy", describe(dy.shape, CHANNELS_LAST)), "dbias"
         )
         last = {name: np.ascontiguousarray(one.transpose(0, 2, 3, 1)) for name, one in {"x": x, "dy": dy}.items()}
         for threads in (1, 2, 3, 5):

@@ -29,6 +29,9 @@ if reason := OnednnBackend.unusable():
 
 CHANNELS = st.sampled_from([1, 3, 5, 8, 16, 20, 32])
 IMAGES = st.tuples(st.integers(1, 4), CHANNELS, st.integers(3, 9), st.integers(3, 9))
+LINES = st.tuples(st.integers(1, 20), CHANNELS, st.integers(3, 20))
+FILMS = st.tuples(st.integers(1, 3), CHANNELS, st.integers(3, 5), st.integers(3, 6), st.integers(3, 6))
+ANY_IMAGES = st.one_of(IMAGES, LINES, FILMS)
 STEPS = st.integers(1, 3)
 
 
@@ -54,13 +57,21 @@ class TestConvolutionKernel(KernelTests):
         yield Example({"n_filter": 8, "kernel": 3, "stride": 3}, [(2, 8, 10, 11)], label="pixels that no window sees")
         yield Example({"n_filter": 8, "kernel": 3, "dilation": (2, 3), "pad": 2}, [(2, 8, 9, 8)], label="dilation")
         yield Example({"n_filter": 8, "kernel": 5, "neuron": "Tanh"}, [(2, 8, 5, 5)], label="a neuron of its own")
-        yield Example({"n_filter": 3, "kernel": 2}, [(2, 2, 8)], label="one axis: declined")
+        yield Example({"n_filter": 3, "kernel": 2}, [(2, 2, 8)], label="plain images of one axis")
+        yield Example({"n_filter": 32, "kernel": 3, "pad": 1, "neuron": ReLU()}, [(17, 16, 9)], label="one axis, ReLU")
+        yield Example({"n_filter": 20, "kernel": 5, "stride": 2, "n_group": 2}, [(3, 10, 12)], label="lines in groups")
+        yield Example({"n_filter": 16, "kernel": 2, "dilation": 3, "n_group": 16}, [(3, 16, 12)], label="deep lines")
+        yield Example({"n_filter": 20, "kernel": 3, "pad": 1, "neuron": ReLU()}, [(2, 3, 4, 5, 6)], label="three axes")
+        yield Example({"n_filter": 32, "kernel": (1, 2, 3), "stride": (1, 2, 1)}, [(2, 16, 4, 5, 6)], label="films")
+        yield Example({"n_filter": 16, "kernel": 2, "n_group": 2, "bias": False}, [(2, 16, 3, 3, 4)], label="in groups")
+        yield Example({"n_filter": 3, "kernel": 2}, [(2, 2, 4, 4)] * 2, label="two bottoms: declined")
 
     def strategy(self):
         sizes = {"n_filter": st.sampled_from([1, 5, 8, 16, 50]), "kernel": st.integers(1, 3), "pad": st.integers(0, 2)}
         neurons = st.sampled_from(["Identity", "ReLU"])
         fields = st.fixed_dictionaries({**sizes, "stride": st.integers(1, 3), "bias": st.booleans(), "neuron": neurons})
-        return st.builds(lambda one, shape, step: Example(dilated(one, shape, step), [shape]), fields, IMAGES, STEPS)
+        shapes = ANY_IMAGES
+        return st.builds(lambda one, shape, step: Example(dilated(one, shape, step), [shape]), fields, shapes, STEPS)
 
 
 class TestPoolingKernel(KernelTests):
@@ -80,13 +91,22 @@ class TestPoolingKernel(KernelTests):
         yield Example({"kernel": 3, "stride": 2, "pad": 1, "pooling": Mean()}, [(2, 8, 6, 6)], label="declined")
         yield Example({"kernel": 7}, [(2, 16, 7, 7)], label="over all")
         yield Example({"whole": True, "pooling": "Mean"}, [(2, 16, 7, 5)], label="whole")
+        yield Example(
+            {"kernel": 4, "stride": 4, "rounding": "floor", "neuron": ReLU()}, [(3, 20, 18)], label="one axis"
+        )
+        yield Example({"whole": True, "pooling": "Mean"}, [(3, 16, 9)], label="the whole of one axis")
+        yield Example({"kernel": 3, "stride": 2, "pad": 1, "neuron": ReLU()}, [(2, 16, 5, 6, 7)], label="three axes")
+        yield Example({"kernel": 2, "stride": 1}, [np.zeros((2, 8, 3, 4, 4), np.float32)], label="equal maxima")
+        yield Example({"kernel": (1, 2, 2), "stride": (1, 2, 2), "pooling": Mean()}, [(2, 16, 3, 4, 6)], label="films")
+        yield Example({"kernel": 17, "stride": 4}, [(1, 8, 18, 18)], label="cells that no byte counts")
+        yield Example({"kernel": 2, "axes": [3]}, [(2, 8, 4, 4)], label="an axis of two: declined")
 
     def strategy(self):
         sizes = {"kernel": st.integers(2, 3), "stride": st.integers(1, 3), "pad": st.integers(0, 1)}
         means = [Mean(divide_by=one) for one in ("padded", "kernel", "image")]
         kinds = {"pooling": st.sampled_from([Max(), *means]), "rounding": st.sampled_from(["ceil", "floor"])}
         fields = st.fixed_dictionaries({**sizes, **kinds})
-        return st.builds(lambda one, shape: Example(one, [shape]), fields, IMAGES)
+        return st.builds(lambda one, shape: Example(one, [shape]), fields, ANY_IMAGES)
 
 
 class TestInnerProductKernel(KernelTests):

@@ -49,6 +49,16 @@ CASES: list[tuple[str, tuple[int, ...], list[Layer]]] = [
     ("convolution to odd channels", IMAGES, [ConvolutionLayer(n_filter=5, kernel=3, **ENDS)]),
     ("deconvolution to a channel", IMAGES, [DeconvolutionLayer(n_filter=1, kernel=3, stride=2, **ENDS)]),
     ("deconvolution", IMAGES, [DeconvolutionLayer(n_filter=16, kernel=3, stride=2, **RELU)]),
+    ("convolution of lines", (3, 16, 17), [ConvolutionLayer(n_filter=32, kernel=3, pad=1, **RELU)]),
+    ("convolution of lines of odd channels", (3, 5, 17), [ConvolutionLayer(n_filter=7, kernel=3, stride=2, **ENDS)]),
+    ("convolution of films", (2, 16, 4, 5, 6), [ConvolutionLayer(n_filter=16, kernel=3, pad=1, **RELU)]),
+    ("convolution of films of odd channels", (2, 5, 4, 5, 6), [ConvolutionLayer(n_filter=7, kernel=2, **ENDS)]),
+    ("deconvolution of lines", (3, 16, 8), [DeconvolutionLayer(n_filter=16, kernel=4, stride=2, pad=1, **RELU)]),
+    ("deconvolution of films", (2, 16, 3, 4, 3), [DeconvolutionLayer(n_filter=5, kernel=2, stride=2, **ENDS)]),
+    ("max pooling of lines", (3, 16, 18), [PoolingLayer(kernel=3, stride=2, **RELU)]),
+    ("max pooling of films", (2, 16, 5, 6, 6), [PoolingLayer(kernel=2, stride=2, **RELU)]),
+    ("mean pooling of films", (2, 16, 4, 6, 6), [PoolingLayer(kernel=2, stride=2, pooling=Mean(), **ENDS)]),
+    ("batch norm of lines", (3, 16, 9), [BatchNormLayer(**RELU)]),
     ("inner product", MATRIX, [InnerProductLayer(output_dim=10, **RELU)]),
     ("inner product of steps", STEPS, [InnerProductLayer(output_dim=10, axis=-1, **RELU)]),
     ("inner product of images", IMAGES, [InnerProductLayer(output_dim=10, **RELU)]),
@@ -80,7 +90,7 @@ NAMES = [name for name, _, _ in CASES]
 
 def make_net(shape: tuple[int, ...], layers: list[Layer], **options: Any) -> Net:
     """Make a net in which `it` stands between layers with kernels, so that its blobs have the layout of a net's."""
-    if len(shape) == 4:
+    if len(shape) == 4 or isinstance(layers[0], FilterLayer | PoolingLayer | BatchNormLayer):
         first: Layer = ConvolutionLayer(name="first", bottoms="data", tops="x", n_filter=shape[1])
     else:
         first = InnerProductLayer(name="first", bottoms="data", tops="x", output_dim=shape[-1], axis=-1)

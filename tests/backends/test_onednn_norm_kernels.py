@@ -224,13 +224,16 @@ class TestSoftmaxKernel(KernelTests):
         yield Example({}, [(5, 10)], label="scores")
         yield Example({"axis": -1}, [(3, 16)], label="the last axis")
         yield Example({"axis": 2}, [(3, 5, 16)], label="steps")
-        yield Example({}, [(3, 5, 16)], label="the axis between: declined")
+        yield Example({}, [(3, 5, 16)], label="the axis between")
+        yield Example({}, [(3, 4, 5, 6)], label="pixels of four classes")
+        yield Example({}, [(3, 32, 5, 6)], label="pixels")
+        yield Example({}, [(2, 5, 3, 2, 3)], label="pixels of films")
         yield Example({"axis": -1}, [(3, 5, 2, 3)], label="images: declined")
+        yield Example({"axis": 0}, [(3, 5)], label="the batch: declined")
 
     def strategy(self) -> Any:
-        return st.builds(
-            lambda images, classes: Example({}, [(images, classes)]), st.integers(1, 9), st.integers(1, 99)
-        )
+        rows, images = st.tuples(st.integers(1, 9), st.integers(1, 99)), st.tuples(*[st.integers(1, 17)] * 3)
+        return st.one_of(rows, images).map(lambda shape: Example({}, [shape]))
 
 
 NEURONS = [

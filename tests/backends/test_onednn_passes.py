@@ -53,6 +53,8 @@ WINDOWS = lrn(24, 2, 2, 0), lrn(8, 2, 1, 0), lrn(24, 1, 1, 1), lrn(8, 1, 2, 1)
 OPERATIONS: list[tuple[str, str, dict[str, Any], dict[str, str]]] = [
     ("ReLU", "rectify", {"size": SIZE}, {"x": "x", "y": "out"}),
     ("its gradient", "gate", {"size": SIZE}, {"y": "x", "dy": "dy", "dx": "out"}),
+    ("it twice", "gate", {"size": SIZE}, {"y": "x", "dy": "dy", "dx": "scratch", "also": "out"}),
+    ("a copy to two places", "gate", {"size": SIZE}, {"dy": "x", "dx": "scratch", "also": "out"}),
     ("a sum", "add", {"size": SIZE, "relu": 0}, {"one": "x", "other": "dy", "y": "out"}),
     ("a sum with ReLU", "add", {"size": SIZE, "relu": 1}, {"one": "x", "other": "dy", "y": "out"}),
     ("softmax", "softmax", SCORES, {"x": "x", "y": "out"}),

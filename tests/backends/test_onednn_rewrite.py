@@ -1,4 +1,4 @@
-"""ReLU behind max pooling on the onednn backend: fewer numbers, the same values and gradients."""
+"""What the onednn backend rewrites, with the same values and gradients: ReLU behind max pooling, sums of BatchNorms."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import Identity, Layer, Names, Net, Neuron, is_identity
+from nacre import Identity, Layer, Names, Net, Neuron, is_identity, open_backend
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ActivationLayer, ActivationState
 from nacre_layers.elementwise.dropout import DropoutLayer
+from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU, Tanh
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.pooling.functions import Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.split import SplitLayer
 from nacre_onednn.backend import OnednnBackend
+from nacre_onednn.kernels.batch_norm import BatchNormKernel
 from small_layers import data, fill
 
 if reason := OnednnBackend.unusable():
@@ -117,3 +120,64 @@ POOL = PoolingLayer(bottoms="conv", tops="pool", kernel=2)
 )  # fmt: skip
 def test_it_stays_where_somebody_else_reads_it(middle: list[Layer], options: dict[str, Any]) -> None:
     assert neurons(make_net(*middle, **options))[0] == "ReLU"
+
+
+def residual(channels: int, *norms: str, neuron: Neuron | None = None) -> list[Layer]:
+    """Return a block whose sum adds the tops of these BatchNorms, or "conv" itself."""
+    fields: dict[str, Any] = {"kernel": 1, "bias": False}
+    layers: list[Layer] = [
+        layer
+        for name in norms
+        if name != "conv"
+        for layer in (
+            ConvolutionLayer(name=f"{name}_conv", bottoms="conv", tops=f"{name}_conv", n_filter=channels, **fields),
+            BatchNormLayer(name=name, bottoms=f"{name}_conv", tops=name),
+        )
+    ]
+    return [*layers, ElementWiseLayer(name="sum", bottoms=norms, tops="sum", neuron=neuron or Identity())]
+
+
+def left(net: Net) -> list[str]:
+    """Return the BatchNorms that leave their tops to the sums behind them."""
+    return [op.name for op in net.ops if isinstance(op.state, BatchNormKernel) and op.state.leaves_its_top]
+
+
+@pytest.mark.parametrize("neuron", [Identity(), ReLU()])
+@pytest.mark.parametrize("norms", [("norm", "conv"), ("conv", "norm"), ("norm", "other")], ids=str)
+def test_a_sum_computes_the_batch_norm_below(norms: tuple[str, ...], neuron: Neuron) -> None:
+    layers = residual(16, *norms, neuron=neuron)
+    options: dict[str, Any] = {"end": "sum", "insert_splits": True}
+    net, other = make_net(*layers, **options), make_net(*layers, backend="numpy", **options)
+    for one in (net, other):
+        for _ in range(2):
+            one.forward()
+            one.backward()
+    assert left(net) == ["norm"]
+    assert net.loss() == pytest.approx(other.loss(), rel=1e-5)
+    for name, handle in other.parameters.items():
+        np.testing.assert_allclose(net.parameters[name].value, handle.value, rtol=1e-5, atol=1e-6, err_msg=name)
+        if handle.gradient is not None:
+            np.testing.assert_allclose(
+                net.parameters[name].gradient, handle.gradient, rtol=1e-3, atol=1e-5, err_msg=name
+            )
+
+
+@pytest.mark.parametrize("layout", ["channels last", "blocked"])
+@pytest.mark.parametrize("compute", ["float32", *open_backend("onednn").computes])
+def test_the_sum_has_the_bits_of_both_in_turn(layout: str, compute: str) -> None:
+    options: dict[str, Any] = {"end": "sum", "compute": compute, "plan": {"onednn": {"layout": layout}}}
+    layers = residual(16, "norm", "conv", neuron=ReLU())
+    joined, apart = (make_net(*layers, insert_splits=True, keep=keep, **options) for keep in ((), ("norm",)))
+    assert (left(joined), left(apart)) == (["norm"], [])
+    for net in (joined, apart):
+        net.forward()
+    assert joined.loss() == pytest.approx(apart.loss(), rel=1e-7 if compute == "float32" else 1e-2)
+
+
+def test_a_batch_norm_writes_its_top_where_it_is_read() -> None:
+    block = residual(16, "norm", "conv")
+    again = ElementWiseLayer(name="again", bottoms=["sum", "norm"], tops="again")
+    assert left(make_net(*block, again, end="again", insert_splits=True)) == []
+    assert left(make_net(*block, end="sum", keep=("norm",), insert_splits=True)) == []
+    assert left(make_net(*block, end="sum", keep="all", insert_splits=True)) == []
+    assert left(make_net(*block, end="sum", phase="test")) == []

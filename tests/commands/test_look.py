@@ -79,9 +79,13 @@ def test_time_of_each_layer_and_of_the_step() -> None:
     assert named(told["layers"], "train")["backward_ms"] is None
     assert told["forward_ms"] == pytest.approx(sum(row["forward_ms"] for row in told["layers"]))
     assert told["step_ms"] > 0 and told["iteration_ms"] > 0 and told["images_per_second"] > 0
+    times = {row["name"]: (row["forward_ms"] or 0) + (row["backward_ms"] or 0) for row in told["layers"]}
+    assert list(told["without_kernel"]) == sorted(["drop1", "loss"], key=lambda name: -times[name])
+    assert ip1["kernel"] and named(told["layers"], "loss")["kernel"] is None
     assert not Path("snapshots").exists()
     lines = run("time", "small.toml", "--runs", 1).out.splitlines()
     assert lines[0].split() == ["layer", "type", "forward", "ms", "backward", "ms"]
+    assert lines[-4].startswith("without a kernel, the slowest first: ")
     assert lines[-2].startswith("forward and backward in one call: ")
     assert lines[-1].startswith("a whole iteration of SGD: ")
 

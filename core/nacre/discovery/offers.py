@@ -24,7 +24,7 @@ KIND_OF_HOOK = {
 }
 
 ABOUT_OTHERS = ("layer_of", "number_of", "default_of")
-"""Kinds of offers that say what others mean: which layer a name of their kind stands for, or a number, or the default."""
+"""Kinds of offers about others: which layer a name of a kind stands for, which component a number, or none at all."""
 
 _NAME = r"[A-Za-z][A-Za-z0-9_.-]*"
 _NAMES = re.compile(_NAME)

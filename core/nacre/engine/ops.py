@@ -218,13 +218,13 @@ class Op:
 
     def space(self, value: Value) -> Space:
         """Return the kind of memory in which this op needs a value."""
-        backend = self.backend
-        wants_own = self.kernel and not self.state.on_plain
-        if wants_own and not backend.layout_is_plain(value.shape, self.own_dtype(value)):
-            return ("own", backend.name)
-        if self.on_elements and self.inputs and self.inputs[0].space == ("own", backend.name):
-            return ("own", backend.name)
-        return self.plain
+        backend, own = self.backend, ("own", self.backend.name)
+        below = bool(self.inputs) and self.inputs[0].space == own
+        if self.kernel and not self.state.on_plain:
+            takes_own = backend.gives_own(self.state, value.shape, self.own_dtype(value), below=below)
+        else:
+            takes_own = below and self.on_elements
+        return own if takes_own else self.plain
 
     @property
     def plain(self) -> Space:

@@ -149,6 +149,14 @@ class Backend:
         """Return whether own blobs of this shape are plain arrays; a kernel then gets an `Own` around the plain one."""
         return True
 
+    def gives_own(self, kernel: LayerState, shape: tuple[int, ...], dtype: str, *, below: bool) -> bool:
+        """Return whether a kernel gets a blob of this shape as an own one that is no plain array.
+
+        `below` is whether its first bottom was written as such a blob. By default all kernels get what
+        `layout_is_plain` says; a backend may let some of them read blobs in its own layout that others read as plain.
+        """
+        return not self.layout_is_plain(shape, dtype)
+
     def elements(self, blob: Own) -> Array | None:
         """Return a plain array over all of a blob's elements, in any order; None if there is none (padding)."""
         return None

@@ -6,13 +6,20 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from nacre import Array, HostMemory, LayerState, Own
 
+from .functions import Functions
 from .threads import Blas, Pool, small_buffers
 
 
 class NumpyBackend(HostMemory):
-    """Arrays in the machine's memory. Its own blobs of four axes lie as (images, rows, columns, channels)."""
+    """Arrays in the machine's memory. Its own blobs are images with the channels last.
+
+    Blobs of four axes are images for every kernel, those of three for kernels that read them by their channels, and for
+    those behind.
+    """
 
     name = "numpy"
     lineage = ("numpy",)
@@ -23,6 +30,7 @@ class NumpyBackend(HostMemory):
         super().__init__()
         self.pool = Pool()
         self.blas = Blas()
+        self.xp = Functions(self.pool)
         self._lock = threading.RLock()
 
     def environment(self) -> dict[str, Any]:
@@ -31,22 +39,27 @@ class NumpyBackend(HostMemory):
     def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
         return len(shape) != 4 or shape[1] == 1 or shape[2:] == (1, 1)
 
+    def gives_own(self, kernel: LayerState, shape: tuple[int, ...], dtype: str, *, below: bool) -> bool:
+        lies = getattr(kernel, "LIES", "in order")
+        wanted = lies == "by channels" or (below and lies == "as below")
+        return not self.layout_is_plain(shape, dtype) or (wanted and len(shape) == 3 and 1 not in shape[1:])
+
     def elements(self, blob: Own) -> Array | None:
         return blob.memory
 
     def pack(self, array: Array, blob: Own) -> None:
-        blob.memory[...] = array.transpose(0, 2, 3, 1)
+        blob.memory[...] = np.moveaxis(array, 1, -1)
 
     def unpack(self, blob: Own, array: Array) -> None:
-        array[...] = blob.memory.transpose(0, 3, 1, 2)
+        array[...] = np.moveaxis(blob.memory, -1, 1)
 
     def arrange(self, kernels: Sequence[LayerState], blobs: Sequence[Own], plan: dict[str, Any]) -> None:
         for blob in blobs:
             blob.layout = "channels last"
 
     def place(self, blob: Own, array: Array) -> None:
-        images, channels, rows, columns = blob.shape
-        blob.memory = self.view(array, (images, rows, columns, channels))
+        images, channels, *image = blob.shape
+        blob.memory = self.view(array, (images, *image, channels))
 
     def wrap(self, run: Callable[[], None]) -> Callable[[], None]:
         """Run a pass alone on the pool's threads, with BLAS kept to one and NumPy's iterators to small buffers."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from nacre_layers.neurons import ReLU, is_relu
 from nacre_layers.pooling.base import pooled_axes
 from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingLayer
+from nacre_layers.windows import WindowAxis
 
 from .arrays import Arrays
 from .convolution import Convolution2D, gate_tasks
@@ -34,15 +35,22 @@ def pool_of(view: Any) -> Pool:
 
 
 def channels_last(blob: Own) -> Array:
-    """Return the memory of a blob of four axes as (images, rows, columns, channels)."""
-    if blob.layout == "plain":  # one channel, or one pixel: the same bytes
-        images, channels, rows, columns = blob.shape
-        return blob.memory.reshape(images, rows, columns, channels)
-    return blob.memory
+    """Return the memory of images as (images, rows, columns, channels); those of one axis have one row."""
+    images, channels, *image = blob.shape
+    rows, columns = [1, *image][-2:]
+    return blob.memory.reshape(images, rows, columns, channels)  # a plain one has one channel, or one pixel
+
+
+def rows_and_columns(axes: Iterable[WindowAxis]) -> list[WindowAxis]:
+    """Return the windows over rows and columns; images of one axis have one row."""
+    return [WindowAxis(1, 1), *axes][-2:]
 
 
 class OneBottom(LayerState, reads="inputs"):
     """A kernel with one bottom; its arrays are the same at every call, so `ready` makes all views of them."""
+
+    LIES: Literal["in order", "by channels", "as below"] = "in order"
+    """How it wants blobs of three axes: in C order, as images with the channels last, or as its bottom lies."""
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -75,14 +83,15 @@ class Product(OneBottom):
 
 
 class ConvolutionKernel(Product):
-    """Convolution with two axes, by products of matrices over chunks that stay in cache; applies ReLU itself."""
+    """Convolution with one or two axes, by products of matrices over chunks that stay in cache; applies ReLU itself."""
 
+    LIES = "by channels"
     work: Convolution2D
 
     @classmethod
     def supports(cls, layer: ConvolutionLayer, inputs: list[Any]) -> str | None:
-        images = len(inputs[0].shape) == 4
-        return super().supports(layer, inputs) or (None if images else "serves images with two axes")
+        images = 3 <= len(inputs[0].shape) <= 4
+        return super().supports(layer, inputs) or (None if images else "serves images with one or two axes")
 
     def __init__(self, layer: ConvolutionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -90,7 +99,7 @@ class ConvolutionKernel(Product):
 
     def ready(self) -> None:
         g, layer, pool = self.geometry, self.layer, pool_of(self.backend)
-        down, across = g.axes
+        down, across = rows_and_columns(g.axes)
         self.work = Convolution2D(
             g.images, g.channels, g.filters, down, across, layer.n_group, self.backend.dtype, pool, self.relu
         )
@@ -105,14 +114,17 @@ class ConvolutionKernel(Product):
 
 
 class PoolingKernel(OneBottom):
-    """Max and mean pooling over two axes, one axis after the other."""
+    """Max and mean pooling over one axis or two, one after the other."""
+
+    LIES = "by channels"
 
     @classmethod
     def supports(cls, layer: PoolingLayer, inputs: list[Any]) -> str | None:
         if reason := super().supports(layer, inputs):
             return reason
-        if len(inputs[0].shape) != 4 or layer.axes not in ((), (2, 3)):
-            return "serves images with two axes, both of them pooled"
+        axes = len(inputs[0].shape)
+        if not 3 <= axes <= 4 or layer.axes not in ((), tuple(range(2, axes))):
+            return "serves images with one or two axes, all of them pooled"
         if layer.masks:
             return "makes no masks"
         if type(layer.pooling) is Max:
@@ -128,7 +140,7 @@ class PoolingKernel(OneBottom):
 
     def ready(self) -> None:
         images, channels, *_ = self.inputs[0].shape
-        down, across = self.axes
+        down, across = rows_and_columns(self.axes)
         mode = "max" if type(self.layer.pooling) is Max else "mean"
         self.work = Pooling2D(images, channels, down, across, mode, self.backend.dtype, pool_of(self.backend))
         blobs = (self.inputs[0], self.blobs[0], self.blobs_diff[0], self.diffs[0])
@@ -188,6 +200,8 @@ class InnerProductKernel(Product):
 
 class ReLUKernel(OneBottom, reads="blobs"):
     """ReLU on blobs of any layout; NumPy's maximum with an array of zeros is four times faster than with a number."""
+
+    LIES = "as below"
 
     @classmethod
     def supports(cls, layer: ReLU, inputs: list[Any]) -> str | None:

@@ -14,12 +14,12 @@ from weakref import WeakValueDictionary
 from nacre import Array, HostMemory, LayerState, NacreError, Own, Step, Storage, number_of_threads, open_backend
 
 from .dnnl.library import RUNTIMES, advice, find, library
-from .dnnl.primitives import PLAIN, TYPES, Call, describe, plain, reorder
+from .dnnl.primitives import PLAIN, TYPES, Call, describe, into, plain, reorder
 from .helper.native import VERSION, helper
 from .kernels.base import OnednnKernel, stays_plain
 from .kernels.element_wise import add_up
 from .record import Copies, Narrow, Packing, Record, Scratch, sizes_of
-from .rewrite import relu_behind_max_pooling
+from .rewrite import relu_behind_max_pooling, sums_behind_batch_norm
 from .tuning.search import decide
 
 
@@ -44,7 +44,8 @@ def _is_captured(step: Step) -> bool:
 class OnednnBackend(HostMemory):
     """oneDNN on the processor. Own blobs are images in channels-last or blocked layout; all others are plain.
 
-    In a net that computes in bf16, nearly all blobs of its kernels are own ones.
+    Blobs of four axes are images for every kernel, those of three or five for kernels that read them by their channels,
+    and for those behind. In a net that computes in bf16, nearly all blobs of its kernels are own ones.
 
     A run of its steps is recorded when it is first called, and replayed afterwards.
     """
@@ -61,6 +62,7 @@ class OnednnBackend(HostMemory):
 
     def __init__(self) -> None:
         super().__init__()
+        self.xp = open_backend("numpy").xp  # the own code of layers uses all threads too
         self.library = library()
         self.computes = ("bf16",) if self.library.narrow else ()
         self.lacks = {} if self.library.narrow else {"bf16": "bf16 needs a processor with avx512_bf16 or AMX"}
@@ -82,7 +84,14 @@ class OnednnBackend(HostMemory):
     # Memory
 
     def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
-        return dtype not in TYPES or stays_plain(shape, dtype)
+        return dtype not in TYPES or stays_plain(shape, dtype) or (dtype == "float32" and len(shape) != 4)
+
+    def gives_own(self, kernel: LayerState, shape: tuple[int, ...], dtype: str, *, below: bool) -> bool:
+        if not self.layout_is_plain(shape, dtype):
+            return True
+        lies = kernel.LIES if isinstance(kernel, OnednnKernel) else "in order"
+        wanted = lies == "by channels" or (below and lies == "as below")
+        return wanted and dtype in TYPES and not stays_plain(shape, dtype)
 
     def elements(self, blob: Own) -> Array | None:
         return blob.memory if blob.dtype == "float32" else None
@@ -106,14 +115,18 @@ class OnednnBackend(HostMemory):
         self.enqueue(reorder("blob", desc, "array", plain_desc), {"array": array, "blob": blob.memory})
 
     def add(self, part: Own, total: Own, *, first: bool) -> None:
-        desc = describe(total.shape, total.layout or PLAIN, total.dtype)
-        calls = reorder("part", desc, "total", desc) if first else add_up(["total", "part"], "total", desc)
+        given, desc = (describe(one.shape, one.layout or PLAIN, one.dtype) for one in (part, total))
+        if first:
+            calls = reorder("part", given, "total", desc)
+        else:
+            before, (read, _) = into("part", given, desc)
+            calls = [*before, *add_up(["total", read], "total", desc)]
         self.enqueue(calls, {"part": part.memory, "total": total.memory})
 
     # Nets
 
     def rewrite(self, graph: Any) -> Any:
-        return relu_behind_max_pooling(graph)
+        return sums_behind_batch_norm(relu_behind_max_pooling(graph))
 
     # Runs
 

@@ -1,11 +1,18 @@
-"""Rewrites a graph before setup: ReLU moves behind max pooling, where there are fewer numbers."""
+"""Rewrites a graph before setup.
+
+ReLU moves behind max pooling, where there are fewer numbers. A sum that alone reads the top of a BatchNorm may compute
+it itself, so that it is never written.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from nacre import Graph, Identity, Node, is_identity
+from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer
 from nacre_layers.neurons import ReLU, is_relu
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.pooling.functions import Max
 from nacre_layers.pooling.pooling import PoolingLayer
 
@@ -30,6 +37,41 @@ def relu_behind_max_pooling(graph: Graph) -> Graph:
             changed |= {one.name: replace(one, layer=replace(one.layer, neuron=Identity())) for one in below}
             changed[node.name] = replace(node, layer=replace(node.layer, neuron=ReLU()))
     return graph.with_nodes(changed.get(node.name, node) for node in graph.nodes)
+
+
+MARK = "nacre_onednn: the sum behind it computes its top"
+
+
+def sums_behind_batch_norm(graph: Graph) -> Graph:
+    """Mark each BatchNorm whose top only a sum of two blobs reads, and that sum; one BatchNorm for each sum."""
+    writers = {top: node for node in graph.nodes for top in node.tops if not node.in_place}
+    readers: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for bottom in node.bottoms:
+            readers.setdefault(bottom, []).append(node)
+    changed: dict[str, Node] = {}
+    for node in graph.nodes:
+        layer = node.layer
+        if type(layer) is ElementWiseLayer and type(layer.operation) is Add and len(node.bottoms) == 2:
+            below = (writers[name] for name in node.bottoms if name not in graph.keep and len(readers[name]) == 1)
+            if norm := next((one for one in below if _leaves_its_top(one)), None):
+                changed |= {one.name: replace(one, layer=_marked(one.layer)) for one in (norm, node)}
+    return graph.with_nodes(changed.get(node.name, node) for node in graph.nodes)
+
+
+def is_marked(layer: Any) -> bool:
+    """Return whether `sums_behind_batch_norm` has marked a layer."""
+    return MARK in vars(layer)
+
+
+def _leaves_its_top(node: Node) -> bool:
+    return type(node.layer) is BatchNormLayer and is_identity(node.layer.neuron)
+
+
+def _marked(layer: Any) -> Any:
+    copy = replace(layer)
+    vars(copy)[MARK] = True
+    return copy
 
 
 def _is_max_pooling(node: Node) -> bool:

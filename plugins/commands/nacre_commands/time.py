@@ -40,7 +40,8 @@ def command(
     """Time each layer, forward and backward, and the whole step.
 
     Layers are timed one by one. The whole step is one call, as in training, and may take less time than their sum.
-    Layers that only write files, such as HDF5Output, are left out.
+    Layers that only write files, such as HDF5Output, are left out. Below stand the layers that run through their own
+    code, for lack of a kernel, the slowest first, with their share of all layers' time.
     """
     from nacre.cli import fed, print_json, print_table
 
@@ -57,6 +58,10 @@ def command(
     rows = [(row["name"], row["type"], cell(row["forward_ms"]), cell(row["backward_ms"])) for row in timed["layers"]]
     rows.append(("sum", "", cell(timed["forward_ms"]), cell(timed["backward_ms"])))
     print_table(("layer", "type", "forward ms", "backward ms"), rows, right=(2, 3))
+    total = timed["forward_ms"] + (timed["backward_ms"] or 0.0)
+    slow = [f"{name} {ms:.3f} ms ({ms / total:.0%})" for name, ms in timed["without_kernel"].items()]
+    if slow:
+        click.echo(f"\nwithout a kernel, the slowest first: {', '.join(slow)}")
     click.echo(f"\n{timed['passes']} in one call: {timed['step_ms']:.3f} ms")
     if timed["iteration_ms"] is not None:
         click.echo(
@@ -81,8 +86,9 @@ def time_net(file: NetFile, net: Net, runs: int) -> dict[str, Any]:
             if run >= WARM_UP:
                 taken[number].append((perf_counter() - begin) * 1000)
     layers: list[dict[str, Any]] = []
+    kernels = {layer.name: layer.kernel for layer in net.summary().layers if layer.role != "source"}
     for node in net.wiring.nodes:
-        row: dict[str, Any] = {"name": node.name, "type": type_name(type(node.user))}
+        row: dict[str, Any] = {"name": node.name, "type": type_name(type(node.user)), "kernel": kernels.get(node.name)}
         for kind in ("forward", "backward"):
             mine = [
                 statistics.median(times)
@@ -91,12 +97,18 @@ def time_net(file: NetFile, net: Net, runs: int) -> dict[str, Any]:
             ]
             row[f"{kind}_ms"] = sum(mine) if mine else None
         layers.append(row)
+    own = {
+        row["name"]: (row["forward_ms"] or 0.0) + (row["backward_ms"] or 0.0)
+        for row in layers
+        if row["name"] in kernels and row["kernel"] is None
+    }
     timed: dict[str, Any] = {
         "net": net.name,
         "phase": net.phase,
         "backend": net.backend.name,
         "runs": runs,
         "layers": layers,
+        "without_kernel": {name: ms for name, ms in sorted(own.items(), key=lambda one: -one[1]) if ms > 0},
         "forward_ms": sum(row["forward_ms"] or 0.0 for row in layers),
         "backward_ms": sum(row["backward_ms"] or 0.0 for row in layers) if net.trains else None,
         "passes": " and ".join(kind for kind, _ in passes),

@@ -46,7 +46,24 @@ def test_explain_names_every_choice() -> None:
     out = run("explain", "small.toml").out
     assert "ip2: InnerProduct of nacre " in out
     assert "drop1: Dropout of nacre " in out and "its own code, because no kernel serves it on numpy" in out
+    assert "without a kernel, the most costly first" in out
     assert out.endswith("no copies between memories\n")
+
+
+def test_explain_orders_the_layers_without_a_kernel_by_their_cost() -> None:
+    pieces = [
+        '[[layer]]\ntype = "Input"\ntops = ["data"]\nshape = [8, 6, 6]\nbatch_size = 2\n',
+        '[[layer]]\ntype = "Reshape"\nbottoms = ["data"]\ntops = ["same"]\nshape = [8, 36]\n',
+        '[[layer]]\ntype = "Softmax"\nname = "large"\nbottoms = ["data"]\ntops = ["large"]\n',
+        '[[layer]]\ntype = "InnerProduct"\nname = "fast"\nbottoms = ["large"]\ntops = ["fast"]\noutput_dim = 4\n',
+        '[[layer]]\ntype = "Softmax"\nname = "small"\nbottoms = ["fast"]\ntops = ["small"]\n',
+        '[[layer]]\ntype = "Convolution"\nname = "work"\nbottoms = ["data"]\ntops = ["work"]\nn_filter = 3\n'
+        'neuron = "Tanh"\n',
+    ]
+    Path("cost.toml").write_text('name = "cost"\ndtype = "float64"\n' + "\n".join(pieces), encoding="utf-8")
+    told = run("explain", "cost.toml", "--phase", "predict", "--backend", "numpy", "--json").json["without_kernel"]
+    assert [one["name"] for one in told] == ["large", "work/Tanh", "small"], "not those that only read another shape"
+    assert (told[0]["numbers"], told[0]["multiplications"]) == (2 * 2 * 8 * 36, 0)
 
 
 def test_explain_names_losers_decliners_and_neurons() -> None:

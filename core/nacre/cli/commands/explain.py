@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from math import prod
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,9 @@ def command(
 ) -> None:
     """Show which code runs each layer, where it comes from, and why.
 
-    For each layer: the kernel or the layer's own code, the kernels that were not chosen and why. At the end: every copy
-    between memories that the net needs, and what of an iteration the backend records and replays, if it does.
+    For each layer: the kernel or the layer's own code, the kernels that were not chosen and why. At the end: the layers
+    without a kernel, those first that cost the most for it, every copy between memories that the net needs, and what of
+    an iteration the backend records and replays, if it does.
     """
     from ...text import listed
     from ..inputs import fed
@@ -46,6 +48,11 @@ def command(
     solver = [explained["solver"]] if explained["solver"] else []
     for entry in [*explained["layers"], *explained["components"], *solver]:
         _print_entry(entry)
+    if explained["without_kernel"]:
+        click.echo("\nwithout a kernel, the most costly first, by an estimate (`nacre time` measures):")
+    for one in explained["without_kernel"]:
+        products = f", {one['multiplications']:,} multiplications" if one["multiplications"] else ""
+        click.echo(f"  {one['name']}: {one['numbers']:,} numbers read and written{products}")
     click.echo("\ncopies between memories:" if explained["copies"] else "\nno copies between memories")
     for copy in explained["copies"]:
         click.echo(f"  {copy['blob']}: from {copy['from']} to {copy['to']}")
@@ -98,6 +105,7 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
         "layers": layers,
         "components": components,  # of layers; regularisers and constraints
         "solver": solver,
+        "without_kernel": without_kernel(net),
         "copies": [
             {"blob": blob, "from": space_text(start), "to": space_text(end)} for blob, start, end in net.schedule.copies
         ],
@@ -118,6 +126,23 @@ def _pieces(net: Net, update: Sequence[tuple[str, Choice]]) -> list[dict[str, An
         {"recorded": recorded, "steps": [name for _, name in some]}
         for recorded, some in itertools.groupby(steps, key=itemgetter(0))
     ]
+
+
+def without_kernel(net: Net) -> list[dict[str, Any]]:
+    """Return the layers and neurons that run through their own code, the most costly first.
+
+    The cost is estimated: the numbers that they read and write forward, and a sixteenth of their multiplications, which
+    libraries do fast. Sources are left out, and layers whose tops are their bottoms under another shape.
+    """
+    products = {layer.name: layer.multiplications or 0 for layer in net.summary().layers}
+    found: list[dict[str, Any]] = []
+    for op in net.ops:
+        if op.kernel or op.is_source or len(op.aliases) == len(op.outputs) > 0:
+            continue
+        numbers = sum(prod(value.shape) for value in (*op.inputs, *op.outputs))
+        count = 0 if op.neuron else products.get(op.name, 0)
+        found.append({"name": op.name, "numbers": numbers, "multiplications": count})
+    return sorted(found, key=lambda one: -(one["numbers"] + one["multiplications"] // 16))
 
 
 def _spans(net: Net) -> list[Span]:

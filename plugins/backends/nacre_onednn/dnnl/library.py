@@ -42,9 +42,11 @@ RELU_OF_RESULT = 0x100
 BINARY_ADD, BINARY_MAX = 0x1FFF0, 0x1FFF2
 POOLING_MAX, POOLING_ALL, POOLING_INSIDE = 0x1FF, 0x2FF, 0x3FF
 SCRATCHPAD_OF_USER = 1
-ANY, BLOCKED_8, BLOCKED_16, CHANNELS_LAST = 1, 102, 78, 22
-PLAIN = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6}
-"""Format tags: those of C order by the number of axes."""
+ANY = 1
+PLAIN = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7}
+CHANNELS_LAST = {3: 15, 4: 22, 5: 33}
+BLOCKED_8, BLOCKED_16 = {3: 69, 4: 102, 5: 142}, {3: 56, 4: 78, 5: 121}
+"""Format tags, by the number of axes: those of C order, of images with their channels last, and in blocks."""
 
 INFO = 8
 AXES, LENGTHS = 256, 257

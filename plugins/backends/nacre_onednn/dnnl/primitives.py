@@ -137,14 +137,14 @@ def block() -> int:
 
 
 def describe(shape: tuple[int, ...], layout: str, dtype: str = "float32") -> Desc:
-    """Describe a blob in one of the layouts; only images (images, channels, rows, columns) have several."""
+    """Describe a blob in one of the layouts; only images (images, channels, ...) of one to three axes have several."""
     tags = {
-        PLAIN: dnnl.PLAIN[len(shape)],
-        IN_ORDER: dnnl.PLAIN[len(shape)],
+        PLAIN: dnnl.PLAIN,
+        IN_ORDER: dnnl.PLAIN,
         CHANNELS_LAST: dnnl.CHANNELS_LAST,
         BLOCKED: dnnl.BLOCKED_16 if library().wide else dnnl.BLOCKED_8,
     }
-    return tagged(shape, tags[layout], dtype)
+    return tagged(shape, tags[layout][len(shape)], dtype)
 
 
 Buffer = tuple[str, Desc]

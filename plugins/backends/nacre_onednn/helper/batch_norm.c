@@ -67,7 +67,7 @@ struct batch {
     int64_t images, parts, pixels, width, groups;
     int64_t channels, chunks; /* chunks: registers for the channels of a pixel */
     int64_t relu, follows, narrow;
-    const void *x, *dy;
+    const void *x, *dy, *other;
     const float *scale, *bias;
     void *y, *dx;
     float *running_mean, *running_variance, *dscale, *dbias;
@@ -82,7 +82,7 @@ static struct batch batch(const struct batch_norm *o) {
         .images = o->images, .parts = o->parts, .pixels = o->pixels, .width = o->width, .groups = o->groups,
         .channels = o->parts * o->width, .chunks = (o->width + LANES - 1) / LANES,
         .relu = o->relu, .follows = o->follows, .narrow = o->narrow,
-        .x = o->x, .dy = o->dy, .scale = o->scale, .bias = o->bias, .y = o->y, .dx = o->dx,
+        .x = o->x, .dy = o->dy, .other = o->other, .scale = o->scale, .bias = o->bias, .y = o->y, .dx = o->dx,
         .running_mean = o->running_mean, .running_variance = o->running_variance, .dscale = o->dscale, .dbias = o->dbias,
     };
     b.mean = o->kept, b.inverse = b.mean + b.channels;
@@ -154,18 +154,19 @@ static void join(struct moments *m) {
     memset(m->more, 0, sizeof m->more), memset(m->sum, 0, sizeof m->sum), memset(m->products, 0, sizeof m->products);
 }
 
-INLINE void normalise(const struct batch *b, const struct block *k, const int lanes, const int narrow) {
+INLINE void normalise(const struct batch *b, const struct block *k, const int lanes, const int narrow, const int sum) {
     float centre[LANES], factor[LANES], shift[LANES];
     coefficients(b, k, b->centre, centre), coefficients(b, k, b->factor, factor), coefficients(b, k, b->shift, shift);
     float low = b->relu ? 0 : -INFINITY;
     if (lanes == LANES && !narrow) {
-        const float *x = (const float *)b->x + k->index;
+        const float *x = (const float *)b->x + k->index, *other = sum ? (const float *)b->other + k->index : x;
         float *y = (float *)b->y + k->index;
         vector centres[2] = {load(centre), load(centre + HALF)}, factors[2] = {load(factor), load(factor + HALF)};
         vector shifts[2] = {load(shift), load(shift + HALF)}, least = low - (vector){0};
-        for (int64_t step = 0; step < k->steps; step++, x += k->apart, y += k->apart)
+        for (int64_t step = 0; step < k->steps; step++, x += k->apart, y += k->apart, other += k->apart)
             for (int i = 0; i < 2; i++) {
                 vector value = (load(x + i * HALF) - centres[i]) * factors[i] + shifts[i];
+                if (sum) value += load(other + i * HALF);
                 choices below = value < least; /* never of a NaN */
                 value = (vector)((~below & (choices)value) | (below & (choices)least));
                 store(y + i * HALF, &value, k->past_caches);
@@ -176,6 +177,7 @@ INLINE void normalise(const struct batch *b, const struct block *k, const int la
         float y[LANES];
         for (int lane = 0; lane < lanes; lane++) {
             y[lane] = (get(b->x, at + lane, narrow) - centre[lane]) * factor[lane] + shift[lane];
+            if (sum) y[lane] += get(b->other, at + lane, narrow);
             y[lane] = y[lane] < low ? low : y[lane]; /* NaN stays */
         }
         for (int lane = 0; lane < lanes; lane++) put(b->y, at + lane, y[lane], narrow);
@@ -258,7 +260,8 @@ INLINE void work_on(const struct batch *b, const struct block *k, int64_t index,
                     const int narrow) {
     int relu = b->relu != 0;
     if (pass == MEASURE) measure(b, k, (struct moments *)b->parts_of_sums + index, lanes, narrow);
-    if (pass == NORMALISE) normalise(b, k, lanes, narrow);
+    if (pass == NORMALISE && b->other) normalise(b, k, lanes, narrow, 1);
+    if (pass == NORMALISE && !b->other) normalise(b, k, lanes, narrow, 0);
     if (pass == ADD_UP && relu) add_up(b, k, (struct sums *)b->parts_of_sums + index, lanes, narrow, 1);
     if (pass == ADD_UP && !relu) add_up(b, k, (struct sums *)b->parts_of_sums + index, lanes, narrow, 0);
     if (pass == SPREAD_BACK && relu) spread_back(b, k, lanes, narrow, 1);
@@ -405,7 +408,9 @@ struct passes {
 
 static struct passes passes(const struct operation *op, const struct batch *b) {
     int follows = b->follows != 0;
-    if (op->kind == BATCH_NORM) return (struct passes){follows ? best_all_measure() : NULL, finish, best_all_normalise()};
+    if (op->kind == BATCH_NORM_SUM) return (struct passes){NULL, NULL, best_all_normalise()};
+    if (op->kind == BATCH_NORM)
+        return (struct passes){follows ? best_all_measure() : NULL, finish, b->y ? best_all_normalise() : NULL};
     int adds_up = follows || b->dscale || b->dbias;
     return (struct passes){adds_up ? best_all_add_up() : NULL, finish_gradient, b->dx ? best_all_spread_back() : NULL};
 }
@@ -416,7 +421,7 @@ static void whole_parts(const struct operation *op, int64_t start, int64_t stop,
     for (int64_t part = start; part < stop; part++) {
         int64_t task = part * b.groups, channel = part * b.width;
         if (p.first) p.first(op, task, task + b.groups, worker);
-        p.between(op, channel, channel + b.width, worker);
+        if (p.between) p.between(op, channel, channel + b.width, worker);
         if (p.last) p.last(op, task, task + b.groups, worker);
     }
 }
@@ -426,12 +431,12 @@ void run_batch_norm(const struct machine *machine, const struct operation *op) {
     struct passes p = passes(op, &b);
     int64_t tasks = b.parts * b.groups, alone = b.images * b.pixels * b.channels <= ALONE;
     size_t size = op->kind == BATCH_NORM ? sizeof(struct moments) : sizeof(struct sums);
-    memset(b.parts_of_sums, 0, (size_t)(tasks * b.chunks) * size);
+    if (op->kind != BATCH_NORM_SUM) memset(b.parts_of_sums, 0, (size_t)(tasks * b.chunks) * size);
     if (alone || b.parts % machine->threads == 0 || b.parts >= 8 * machine->threads) {
         share_out(machine, op, whole_parts, b.parts, alone ? b.parts : 1);
         return;
     }
     if (p.first) share_out(machine, op, p.first, tasks, 1);
-    share_out(machine, op, p.between, b.channels, 256);
+    if (p.between) share_out(machine, op, p.between, b.channels, 256);
     if (p.last) share_out(machine, op, p.last, tasks, 1);
 }

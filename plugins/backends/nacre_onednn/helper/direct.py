@@ -112,7 +112,7 @@ def served(desc: Desc) -> Desc:
 
 
 class DirectConvolution:
-    """The stages of a convolution of float32, over buffers whose channels come last or in blocks.
+    """The stages of a convolution of float32 with one or two axes; channels of buffers come last or in blocks.
 
     Args:
         relu: whether the forward pass applies ReLU.
@@ -123,30 +123,31 @@ class DirectConvolution:
         g = geometry
         channels = g.weight[1]
         self.groups = g.channels // channels
-        self.sizes = Sizes(g.images, channels, g.filters // self.groups, tuple(g.axes))
+        axes = (WindowAxis(1, 1), *g.axes) if len(g.axes) == 1 else tuple(g.axes)
+        self.sizes = Sizes(g.images, channels, g.filters // self.groups, axes)
         self.relu, self.keeps = relu, keeps
         self.workers = number_of_threads()
-        self.usual = has_avx512() and all(axis.dilation == 1 for axis in g.axes)
+        self.usual = has_avx512() and len(axes) == 2 and all(axis.dilation == 1 for axis in axes)
         self.unstrided = all(axis.stride == 1 for axis in g.axes)
         self.weight, self.bias = plain(*g.weight).bytes, 4 * g.filters
 
     def has(self, stage: str) -> bool:
         """Return whether it computes "forward", "weights" or "data"."""
+        if not self.usual or self.groups > 1 or (stage == "data" and not self.unstrided):
+            return False
         sizes = self.sizes.back if stage == "data" else self.sizes
-        steps = self.unstrided or stage != "data"
-        padded = all(axis.pad >= 0 for axis in sizes.axes)
-        return self.usual and self.groups == 1 and steps and padded and sizes.block <= MOST
+        return all(axis.pad >= 0 for axis in sizes.axes) and sizes.block <= MOST
 
-    def forward(self, x: Desc, y: Desc, bias: str) -> list[Call]:
+    def forward(self, x: Buffer, y: Buffer, bias: str) -> list[Call]:
         """Return the calls of y = x * weight + bias; `bias` is "" where there is none."""
-        before, source = into("x", x, served(x))
-        result, after = out_of("y", y, served(y))
+        before, source = into(*x, served(x[1]))
+        result, after = out_of(*y, served(y[1]))
         return [*before, *self._convolution(self.sizes, source, bias, result, relu=self.relu), *after]
 
-    def data(self, x: Desc, y: Desc, top: str) -> list[Call]:
-        """Return the calls of dx from the gradient `top` of y: a convolution with filters that are turned round."""
-        before, source = into(top, y, served(y))
-        result, after = out_of("dx", x, served(x))
+    def data(self, dx: Buffer, dy: Buffer) -> list[Call]:
+        """Return the calls of dx from dy: a convolution with filters that are turned round."""
+        before, source = into(*dy, served(dy[1]))
+        result, after = out_of(*dx, served(dx[1]))
         return [*before, *self._convolution(self.sizes.back, source, "", result, back=True), *after]
 
     def _convolution(
@@ -170,11 +171,11 @@ class DirectConvolution:
         numbers = {**self._numbers(sizes, x_desc, y_desc), "relu": relu}
         return [turning, HelperCall(buffers, "direct", numbers, self.workers)]
 
-    def weights(self, x: Desc, y: Desc, top: str, bias: str) -> list[Call]:
-        """Return the calls of the gradients of weight and bias, `bias` by name as above."""
+    def weights(self, bottom: Buffer, top: Buffer, bias: str) -> list[Call]:
+        """Return the calls of the gradients of weight and bias from x and dy; `bias` by name as above."""
         sizes = self.sizes
-        before, (source, x) = into("x", x, served(x))
-        also, (gradient, y) = into(top, y, served(y))
+        before, (source, x) = into(*bottom, served(bottom[1]))
+        also, (gradient, y) = into(*top, served(top[1]))
         blocks = -(-sizes.images // LANES) * (sizes.block + sizes.axes[0].count * sizes.line)
         sums = 4 * LANES * SIDE * sizes.axes[1].kernel * sizes.channels * self.workers
         buffers = {

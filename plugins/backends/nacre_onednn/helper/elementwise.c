@@ -21,22 +21,29 @@ INLINE void rectify_some(const struct operation *op, int64_t start, int64_t stop
         rectify_in(op->rectify.x, op->rectify.y, start, stop, 0);
 }
 
-/* dx = dy where y > 0, else 0, whatever dy is. */
-INLINE void gate_in(const void *y, const void *dy, void *dx, int64_t start, int64_t stop, const int narrow) {
+/* dx = dy where y > 0, else 0, whatever dy is; `both`: written to two places; `open`: dy everywhere. */
+INLINE void gate_in(const struct gate *g, int64_t start, int64_t stop, const int narrow, const int both, const int open) {
+    const void *y = g->y, *dy = g->dy;
+    void *dx = g->dx, *also = g->also;
 #pragma GCC ivdep
     for (int64_t i = start; i < stop; i++) {
-        float gradient = get(dy, i, narrow);
-        put(dx, i, get(y, i, narrow) > 0 ? gradient : 0, narrow);
+        float whole = get(dy, i, narrow), gradient = open || get(y, i, narrow) > 0 ? whole : 0;
+        put(dx, i, gradient, narrow);
+        if (both) put(also, i, gradient, narrow);
     }
 }
 
 INLINE void gate_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     (void)worker;
     const struct gate *g = &op->gate;
-    if (g->narrow)
-        gate_in(g->y, g->dy, g->dx, start, stop, 1);
-    else
-        gate_in(g->y, g->dy, g->dx, start, stop, 0);
+    switch ((g->y ? 0 : 4) + (g->also ? 2 : 0) + g->narrow) {
+    case 0: gate_in(g, start, stop, 0, 0, 0); break;
+    case 1: gate_in(g, start, stop, 1, 0, 0); break;
+    case 2: gate_in(g, start, stop, 0, 1, 0); break;
+    case 3: gate_in(g, start, stop, 1, 1, 0); break;
+    case 6: gate_in(g, start, stop, 0, 1, 1); break;
+    case 7: gate_in(g, start, stop, 1, 1, 1); break;
+    }
 }
 
 /* y = one + other, or max(0, one + other). */

@@ -14,12 +14,12 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 15 };
+enum { HELPER_VERSION = 16 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
     RECTIFY, GATE, ADD, FUNCTION, FUNCTION_GRADIENT, SOFTMAX, SOFTMAX_GRADIENT,
-    POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT,
+    POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM,
     NORM, NORM_GRADIENT, EMBEDDING, EMBEDDING_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
     SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
     SHARED, RECURRENT_MARKS, RECURRENT_CLEAR, RECURRENT_BIAS, RECURRENT_WEIGHTS, RECURRENT, RECURRENT_GRADIENT
@@ -143,8 +143,9 @@ struct rectify {
 };
 
 struct gate {
-    const void *y, *dy;
-    void *dx; /* may be dy */
+    const void *y, *dy; /* y: NULL where all of dy passes */
+    void *dx;   /* may be dy */
+    void *also; /* gets the same numbers */
     int64_t size, narrow;
 };
 
@@ -194,9 +195,10 @@ struct lrn {
 
 enum { BATCH_NORM_MOMENTS = 52, BATCH_NORM_SUMS = 16 }; /* bytes for each lane while it adds up */
 
-/* A blob is (images, parts, pixels, width), with parts x width channels; `groups` of pixels are tasks of their own. */
+/* A blob is (images, parts, pixels, width), with parts x width channels; `groups` of pixels are tasks of their own. Where
+ * BATCH_NORM gets no y, BATCH_NORM_SUM writes it, with `other` added before ReLU. */
 struct batch_norm {
-    const void *x, *dy;
+    const void *x, *dy, *other;
     void *y, *dx;
     const float *scale, *bias;
     float *dscale, *dbias, *running_mean, *running_variance;

@@ -36,6 +36,7 @@ static int run(const struct machine *machine, const struct operation *op) {
     case FUNCTION: run_function(machine, op); return 0;
     case FUNCTION_GRADIENT: run_function_gradient(machine, op); return 0;
     case BATCH_NORM:
+    case BATCH_NORM_SUM:
     case BATCH_NORM_GRADIENT: run_batch_norm(machine, op); return 0;
     case RECURRENT_MARKS: return run_recurrent_marks(op);
     case RECURRENT_CLEAR: run_recurrent_clear(op); return 0;

@@ -74,10 +74,10 @@ class WinogradConvolution(DirectConvolution):
         numbers = {**self._numbers(sizes, x_desc, y_desc), "tiles": tiles, "relu": relu}
         return [tiling, HelperCall(buffers, "winograd", numbers, self.workers)]
 
-    def weights(self, x: Desc, y: Desc, top: str, bias: str) -> list[Call]:
+    def weights(self, bottom: Buffer, top: Buffer, bias: str) -> list[Call]:
         sizes = self.sizes
-        before, (source, x) = into("x", x, served(x))
-        also, (gradient, y) = into(top, y, served(y))
+        before, (source, x) = into(*bottom, served(bottom[1]))
+        also, (gradient, y) = into(*top, served(top[1]))
         together = sizes.channels + sizes.filters
         workers = self.workers if self._cells(sizes.channels * sizes.filters) <= ALONE else 0
         tiles = (

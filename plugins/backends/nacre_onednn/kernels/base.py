@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from math import prod
+from typing import Any, ClassVar, Literal
 
 from nacre import Array, LayerState, Neuron, Own
 
@@ -27,6 +28,7 @@ from ..dnnl.primitives import (
     describe,
     into,
     pass_over,
+    reorder,
     too_large,
 )
 from ..helper.direct import packing
@@ -41,13 +43,13 @@ Layouts = Callable[[Own], str]
 
 
 def describe_blob(blob: Own, layouts: Layouts, beside: Own | None = None) -> Desc:
-    """Describe a blob's layout. A blob of 1 x 1 images fits every layout, so it takes that of `beside`."""
+    """Describe a blob's layout. A blob of single pixels fits every layout, so it takes that of `beside`."""
     return describe(blob.shape, layout_beside(blob, layouts, beside), blob.dtype)
 
 
 def layout_beside(blob: Own, layouts: Layouts, beside: Own | None) -> str:
-    """Return the layout of a blob, or for a blob of 1 x 1 images that of `beside`."""
-    if beside is not None and blob.shape[2:] == (1, 1) and len(beside.shape) == 4:
+    """Return the layout of a blob, or for a blob of single pixels that of `beside`."""
+    if beside is not None and is_images(blob.shape) and prod(blob.shape[2:]) == 1 and is_images(beside.shape):
         return unpadded(blob.shape, layouts(beside))
     return layouts(blob)
 
@@ -70,16 +72,21 @@ FEW = 4
 """Images of up to this number of channels stay plain: they come from a source, and go into one convolution."""
 
 
+def is_images(shape: tuple[int, ...]) -> bool:
+    """Return whether a blob may be images: it has one to three axes after the channels."""
+    return 3 <= len(shape) <= 5
+
+
 def stays_plain(shape: tuple[int, ...], dtype: str = "float32") -> bool:
-    """Return whether blobs of a shape are plain in every net; few are in bf16, which plain arrays cannot have."""
+    """Return whether images of a shape are plain in every net; few are in bf16, which plain arrays cannot have."""
     if dtype == "bf16":
         return not 2 <= len(shape) <= 5
-    return len(shape) != 4 or shape[1] <= FEW or shape[2:] == (1, 1)
+    return not is_images(shape) or shape[1] <= FEW or prod(shape[2:]) == 1
 
 
 def layout_of(shape: tuple[int, ...], candidate: str) -> str:
     """Return the layout of own blobs of a shape: C order, or for images the candidate, without padded blocks."""
-    return unpadded(shape, candidate) if len(shape) == 4 else IN_ORDER
+    return unpadded(shape, candidate) if is_images(shape) else IN_ORDER
 
 
 def unpadded(shape: tuple[int, ...], layout: str) -> str:
@@ -103,6 +110,12 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
     """
 
     PASSES: ClassVar[Mapping[str, tuple[str, ...]]] = {"forward": ("forward",), "backward": ("data",)}
+    LIES: Literal["in order", "by channels", "as below", "as it likes"] = "in order"
+    """How it wants blobs of three or five axes to lie: in C order, or as images with their channels side by side. One
+    that says "as below" takes both, as its bottom comes, and one "as it likes" reads all as plain arrays in float32.
+    Blobs of four axes are images for all kernels."""
+    ALIKE: ClassVar[bool] = False
+    """Whether all its blobs must lie alike; a blob and its gradient must for every kernel."""
     relu = False
     """Whether the kernel applies the layer's ReLU itself."""
 
@@ -154,6 +167,12 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         ours = packing(name, outer, inner, copy)
         calls, buffer = ([ours], (copy, inner)) if ours else into(name, outer, inner, copy)
         return [replace(one, once=self.keeps) for one in calls], buffer
+
+    def ends(self) -> list[list[Own]]:
+        """Return the blobs that it reads and writes, in groups of those that must lie alike."""
+        pairs = (*zip(self.inputs, self.diffs, strict=True), *zip(self.blobs, self.blobs_diff, strict=True))
+        groups = [[one for one in pair if one is not None] for pair in pairs]
+        return [[one for group in groups for one in group]] if self.ALIKE else groups
 
     # What the net calls
 
@@ -214,10 +233,10 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         recorder(self.backend).enqueue(self.calls["backward"], {**self.buffers(), **self.own})
 
 
-def gate(desc: Desc, into: str) -> list[Call]:
-    """Return the calls of the gradient below a ReLU: `into` is dy where y is above 0, else 0."""
+def gate(desc: Desc, into: str, also: str = "") -> list[Call]:
+    """Return the calls of the gradient below a ReLU: `into`, and `also`, are dy where y is above 0, else 0."""
     if helper() is not None:
-        return [pass_over("gate", {"y": "y", "dy": "dy", "dx": into}, desc)]
+        return [pass_over("gate", {"y": "y", "dy": "dy", "dx": into, "also": also}, desc)]
     zero = ctypes.c_float(0)
     engine = library().engine
     hint = Primitive(
@@ -226,7 +245,8 @@ def gate(desc: Desc, into: str) -> list[Call]:
     backward = Primitive(
         "eltwise_backward", engine, dnnl.RELU_OF_RESULT, desc, desc, desc, zero, zero, hint.desc, attributes()
     )
-    return [call(backward, {arg.DST: ("y", desc), arg.DIFF_DST: ("dy", desc), arg.DIFF_SRC: (into, desc)})]
+    gated = call(backward, {arg.DST: ("y", desc), arg.DIFF_DST: ("dy", desc), arg.DIFF_SRC: (into, desc)})
+    return [gated, *(reorder(into, desc, also, desc) if also else [])]
 
 
 def rectify(desc: Desc, source: str = "y") -> list[Call]:

@@ -18,6 +18,10 @@ MOMENTS, SUMS = CONSTANTS["BATCH_NORM_MOMENTS"], CONSTANTS["BATCH_NORM_SUMS"]
 """Bytes for each lane of a register while the helper adds up."""
 
 
+KEPT = 28
+"""Bytes that are kept for each channel."""
+
+
 TASKS = 32
 """The least number of tasks, if there are enough pixels: more than most machines have threads."""
 
@@ -30,6 +34,9 @@ class BatchNormKernel(OnednnKernel, reads="inputs"):
     """BatchNorm; applies ReLU itself, and computes again in backward where it was open."""
 
     PASSES: ClassVar = {"forward": ("forward", "frozen forward"), "backward": ("data", "frozen data")}
+    LIES, ALIKE = "as below", True
+    leaves_its_top = False
+    """Whether the sum behind it computes its top."""
 
     @classmethod
     def supports(cls, layer: BatchNormLayer, inputs: list[Any]) -> str | None:
@@ -77,23 +84,30 @@ class BatchNormKernel(OnednnKernel, reads="inputs"):
         blob, layer, learned = self.inputs[0], self.layer, self.plain.learned
         whole, channels = describe_blob(blob, layouts).bytes, blob.shape[1]
         forward, few = stage.endswith("forward"), 4 * channels
-        images, parts, pixels, width = _lies(blob.shape, layouts(blob))
-        groups = max(1, min(-(-TASKS // parts), images * pixels // PIXELS))
-        sums = parts * groups * rounded_up(width, LANES) * (MOMENTS if forward else SUMS)
-        kept, scratch = 28 * channels, rounded_up(12 * channels, ALIGNMENT) + sums
+        sizes = self.sizes(layouts)
+        lanes = sizes["parts"] * sizes["groups"] * rounded_up(sizes["width"], LANES)
+        sums = lanes * (MOMENTS if forward else SUMS)
+        kept, scratch = KEPT * channels, rounded_up(12 * channels, ALIGNMENT) + sums
         buffers = {"x": ("x", whole), "kept": ("Moments", kept), "scratch": ("scratch", scratch)}
         if forward:
-            buffers |= {"y": ("y", whole), "running_mean": ("mean", few), "running_variance": ("variance", few)}
+            top = "" if self.leaves_its_top else "y"
+            buffers |= {"y": (top, whole), "running_mean": ("mean", few), "running_variance": ("variance", few)}
             names = list(learned)
         else:
             buffers |= {"dy": ("dy", whole), "dx": ("dx" if self.diffs[0] is not None else "", whole)}
             names = [name for name in learned if name == "scale"]
             names += [f"d{name}" for name, one in learned.items() if one.gradient is not None]
         buffers |= {name: (name, few) for name in names}
-        sizes = {"images": images, "parts": parts, "pixels": pixels, "width": width, "groups": groups}
         flags = {"relu": self.relu, "follows": self.plain.follows, "narrow": blob.dtype == "bf16"}
         numbers = {**sizes, **flags, "epsilon": layer.epsilon, "decay": layer.decay}
         return [HelperCall(buffers, "batch_norm" if forward else "batch_norm_gradient", numbers)]
+
+    def sizes(self, layouts: Layouts) -> dict[str, int]:
+        """Return the sizes of `batch_norm` in operations.h."""
+        blob = self.inputs[0]
+        images, parts, pixels, width = _lies(blob.shape, layouts(blob))
+        groups = max(1, min(-(-TASKS // parts), images * pixels // PIXELS))
+        return {"images": images, "parts": parts, "pixels": pixels, "width": width, "groups": groups}
 
 
 def _lies(shape: tuple[int, ...], layout: str) -> tuple[int, int, int, int]:

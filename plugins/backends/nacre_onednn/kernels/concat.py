@@ -19,6 +19,8 @@ from .element_wise import numbered, unfit_any
 class ConcatKernel(OnednnKernel, reads=""):
     """Concat of bottoms along an axis."""
 
+    LIES, ALIKE = "as below", True
+
     @classmethod
     def supports(cls, layer: ConcatLayer, inputs: list[Any]) -> str | None:
         if layer.axis in (0, -len(inputs[0].shape)):

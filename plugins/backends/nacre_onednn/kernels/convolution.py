@@ -1,7 +1,8 @@
-"""Convolution of images with two axes, with bias and ReLU in one."""
+"""Convolution of images with one to three axes, with bias and ReLU in one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from nacre_layers.convolution.filters import FilterLayer, declare
@@ -42,14 +43,14 @@ DIRECTLY, BY_WINOGRAD = "in lanes", "by Winograd"
 class Forms:
     """The descriptors and primitives of a convolution of one shape.
 
-    `weight` is plain: (filters, channels, rows, columns), or (groups, filters / groups, ...).
+    `weight` is plain: (filters, channels, *kernel), or (groups, filters / groups, ...).
     """
 
     KIND, ALGORITHM = "convolution", dnnl.CONVOLUTION_DIRECT
 
     def __init__(self, g: Geometry, groups: int, bias: bool, dtype: str = "float32") -> None:
         plain_shape = (groups, g.weight[0] // groups, *g.weight[1:]) if groups > 1 else g.weight
-        shape, self.weight = self.lay(plain_shape)
+        shape, self.weight = self.lay(plain_shape, len(g.axes))
         self.free_weight, self.free_gradient = free(*shape, dtype=dtype), free(*shape)
         self.bias = plain(g.top[1]) if bias else None
         self.sizes = (
@@ -59,8 +60,8 @@ class Forms:
             dims([axis.behind for axis in g.axes]),
         )
 
-    def lay(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], Desc]:
-        """Return the shape of plain weights as oneDNN counts their axes, and how they lie."""
+    def lay(self, shape: tuple[int, ...], axes: int) -> tuple[tuple[int, ...], Desc]:
+        """Return the shape of plain weights as oneDNN counts their axes, and how they lie; `axes` are the kernel's."""
         return shape, plain(*shape)
 
     def forward(self, x: Desc, y: Desc) -> Primitive:
@@ -85,19 +86,21 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     The weights stay plain, and are copied into the layouts of the primitives in every pass: they are small.
 
     In bf16, processors add up channels by pairs. With an odd number of them oneDNN pairs the last with a number of the
-    next pixel, times 0, so that a NaN there spreads: such sums are computed in float32.
+    next pixel, times 0, so that a NaN there spreads: such sums are computed in float32. So is the gradient of filters
+    with three axes that reach over more than the whole image: oneDNN 3.2 leaves some of their cells unwritten.
     """
 
     PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "weights", "data")}
+    LIES = "by channels"
     GEOMETRY: ClassVar[type[Any]] = Geometry
     FORMS: ClassVar[type[Forms]] = Forms
+    OF_OURS: ClassVar[Mapping[str, str]] = {stage: stage for stage in ("forward", "weights", "data")}
+    """The stage of the helper's convolution that computes a stage."""
 
     @classmethod
     def supports(cls, layer: FilterLayer, inputs: list[Any]) -> str | None:
         if reason := unfit(inputs):
             return reason
-        if len(inputs[0].shape) != 4:
-            return "serves images with two axes"
         geometry = cls.GEOMETRY(layer, inputs[0].shape)
         try:
             forms = cls.FORMS(geometry, layer.n_group, layer.bias)
@@ -114,14 +117,18 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         self.geometry = declare(self, layer, backend, inputs, self.GEOMETRY)
         self.relu = is_relu(layer.neuron)
         summed = {"forward": inputs[0].shape[1], "data": layer.n_filter}
-        self.in_pairs = {stage: count // layer.n_group % 2 == 0 for stage, count in summed.items()}
+        self.right = {stage: count // layer.n_group % 2 == 0 for stage, count in summed.items()}
+        self.right["weights"] = len(self.geometry.axes) < 3 or all(
+            axis.extent <= axis.length for axis in self.geometry.axes
+        )
         self.forms, self.exact = self.make_forms(bias=layer.bias)
         if self.relu:
             self.reads = "inputs blobs"
         self.ours: dict[str, DirectConvolution] = {}
-        if type(self.geometry) is Geometry and backend.compute == "float32":
+        if backend.compute == "float32":
+            relu = self.relu and self.OF_OURS["forward"] == "forward"
             for way, kind in ((DIRECTLY, DirectConvolution), (BY_WINOGRAD, WinogradConvolution)):
-                self.ours[way] = kind(self.geometry, relu=self.relu, keeps=self.keeps)
+                self.ours[way] = kind(self.geometry, relu=relu, keeps=self.keeps)
 
     def make_forms(self, *, bias: bool) -> tuple[Forms, Forms]:
         """Return the forms in the type that the net computes in, and those in float32."""
@@ -132,7 +139,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
 
     def is_exact(self, stage: str) -> bool:
         """Return whether a stage is computed in float32, whatever the net computes in."""
-        return self.backend.compute != "float32" and not self.in_pairs.get(stage, True)
+        return self.backend.compute != "float32" and not self.right.get(stage, True)
 
     def stages(self) -> list[str]:
         if self.blobs_diff[0] is None:
@@ -151,7 +158,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         if self.is_exact(stage):
             return (ANY,)
         ends = ((AS_THE_TOP, self.inputs[0]), (AS_THE_BOTTOM, self.blobs[0]))
-        ours = [way for way, one in self.ours.items() if one.has(stage)]
+        ours = [way for way, one in self.ours.items() if one.has(self.OF_OURS[stage])]
         return (AS_IT_IS, *(way for way, blob in ends if layouts(blob) == PLAIN), ANY, *ours)
 
     def by_rule(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
@@ -183,10 +190,10 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
 
     def _of_ours(self, ours: DirectConvolution, stage: str, x: Desc, y: Desc) -> list[Call]:
         biased = self.forms.bias is not None
-        top = "gated" if self.relu else "dy"
         if stage == "forward":
-            return ours.forward(x, y, "bias" if biased else "")
-        return ours.data(x, y, top) if stage == "data" else ours.weights(x, y, top, "dbias" if biased else "")
+            return ours.forward(("x", x), ("y", y), "bias" if biased else "")
+        top = ("gated" if self.relu else "dy", y)
+        return ours.data(("dx", x), top) if stage == "data" else ours.weights(("x", x), top, "dbias" if biased else "")
 
     def _forward(self, primitive: Primitive, x: Desc, y: Desc, bias: Desc | None = None) -> list[Call]:
         bias = self.forms.bias if bias is None else bias

@@ -1,4 +1,4 @@
-"""Deconvolution of images with two axes, with bias and ReLU in one."""
+"""Deconvolution of images with one to three axes, with bias and ReLU in one."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ from ..dnnl.primitives import (
     plain,
     strided,
 )
+from ..helper.direct import DirectConvolution
 from . import convolution
-from .base import Layouts, make_ones, stays_plain
+from .base import Layouts, make_ones, rectify, stays_plain
 
 NESTED = "conv:"
 """How oneDNN calls a deconvolution that runs a convolution, and behind it reference code for the bias."""
@@ -40,14 +41,16 @@ class Forms(convolution.Forms):
 
     KIND, ALGORITHM = "deconvolution", dnnl.DECONVOLUTION_DIRECT
 
-    def lay(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], Desc]:
+    def lay(self, shape: tuple[int, ...], axes: int) -> tuple[tuple[int, ...], Desc]:
         strides = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
-        turned = _turned(shape)
-        return turned, strided(turned, _turned(strides))
+        turned = _turned(shape, axes)
+        return turned, strided(turned, _turned(strides, axes))
 
 
 class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
     """Deconvolution in groups or without, with stride, padding, dilation and extra pixels; applies ReLU itself.
+
+    The helper's ways are those of the convolution from top to bottom, of which this is the transpose.
 
     The bias is a call of its own where oneDNN would take reference code for it, which made a forward pass 20 to 70
     times as long. The gradient of the bias always is one: oneDNN's took 20 times as long as the rest in bf16.
@@ -56,6 +59,7 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
     PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "weights", "bias", "data")}
     GEOMETRY: ClassVar = Transposed
     FORMS: ClassVar = Forms
+    OF_OURS: ClassVar = {"forward": "data", "weights": "weights", "data": "forward"}
 
     @classmethod
     def supports(cls, layer: DeconvolutionLayer, inputs: list[Any]) -> str | None:
@@ -99,6 +103,15 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
             return sum_up("gated" if self.relu else "dy", top.shape, layouts(top), top.dtype)
         return super().make(stage, way, layouts)
 
+    def _of_ours(self, ours: DirectConvolution, stage: str, x: Desc, y: Desc) -> list[Call]:
+        top = ("gated" if self.relu else "dy", y)
+        if stage == "weights":
+            return ours.weights(top, ("x", x), "")
+        if stage == "data":
+            return ours.forward(top, ("dx", x), "")
+        bias = add_bias(y, self.layer.n_filter) if self.layer.bias else []
+        return [*ours.data(("y", y), ("x", x)), *bias, *(rectify(y) if self.relu else [])]
+
     def _forward(self, primitive: Primitive, x: Desc, y: Desc, bias: Desc | None = None) -> list[Call]:
         whole = self._in_one(primitive)
         if whole is not None:
@@ -115,14 +128,15 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
         return None if whole.info.startswith(NESTED) else whole
 
 
-def _turned(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the numbers of weights' axes with those of filters and channels exchanged."""
-    return (*numbers[:-4], numbers[-3], numbers[-4], *numbers[-2:])
+def _turned(numbers: tuple[int, ...], axes: int) -> tuple[int, ...]:
+    """Return the numbers of weights' axes with those of filters and channels exchanged, which stand before `axes`."""
+    *groups, channels, filters = numbers[:-axes]
+    return (*groups, filters, channels, *numbers[-axes:])
 
 
 def add_bias(y: Desc, channels: int) -> list[Call]:
     """Return the calls that add the bias to `y` in place."""
-    shape = (1, channels, 1, 1)
+    shape = (1, channels, *[1] * (len(y.shape) - 2))
     primitive = Primitive("binary", library().engine, dnnl.BINARY_ADD, y, free(*shape), y, attributes())
     before, bias = into("bias", plain(*shape), primitive.memory(dnnl.SOURCE, 1))
     return [*before, call(primitive, {arg.SRC: ("y", y), arg.SRC_1: bias, arg.DST: ("y", y)})]

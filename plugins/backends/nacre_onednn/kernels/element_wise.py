@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from nacre import Array, Own
@@ -12,15 +13,18 @@ from nacre_layers.shapes.split import SplitLayer
 from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
 from ..dnnl.library import library
-from ..dnnl.primitives import Call, Desc, Primitive, attributes, call, pass_over, reorder
+from ..dnnl.primitives import Call, Desc, HelperCall, Primitive, attributes, call, pass_over, reorder
 from ..helper.native import helper
 from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
+from .batch_norm import KEPT, BatchNormKernel
 
 MOST_AXES = 5
 
 
 class AddKernel(OnednnKernel, reads=""):
-    """The sum of two bottoms or more; applies ReLU itself."""
+    """The sum of two bottoms or more; applies ReLU itself, and a BatchNorm below that leaves its top to it."""
+
+    LIES, ALIKE = "as below", True
 
     @classmethod
     def supports(cls, layer: ElementWiseLayer, inputs: list[Any]) -> str | None:
@@ -34,26 +38,53 @@ class AddKernel(OnednnKernel, reads=""):
         self.relu = is_relu(layer.neuron)
         if self.relu:
             self.reads = "blobs"
+        self.norm: tuple[BatchNormKernel, int] | None = None
+        """The BatchNorm whose top it computes itself, and the index of that bottom."""
+
+    def take_over(self, norms: Mapping[int, BatchNormKernel]) -> None:
+        """Compute the top of a BatchNorm below, if it is one of `norms`, {id of the top: kernel}; see rewrite.py.
+
+        The BatchNorm's bottom must still be there when the sum is computed: it is, if there is a backward pass.
+        """
+        for index, blob in enumerate(self.inputs):
+            norm = norms.get(id(blob))
+            if self.norm is None and norm is not None and norm.blobs_diff[0] is not None and not blob.pinned:
+                norm.leaves_its_top = True
+                self.norm = norm, index
 
     def stages(self) -> list[str]:
         return ["forward", *(["data"] if any(dx is not None for dx in self.diffs) else [])]
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         desc = describe_blob(self.blobs[0], layouts)
+        if stage == "forward" and self.norm is not None:
+            norm, index = self.norm
+            ends = {"x": "x of the norm", "other": f"x{1 - index}", "y": "y"}
+            buffers = {name: (buffer, desc.bytes) for name, buffer in ends.items()}
+            buffers["kept"] = "moments of the norm", KEPT * self.blobs[0].shape[1]
+            flags = {"relu": self.relu, "narrow": self.blobs[0].dtype == "bf16"}
+            return [HelperCall(buffers, "batch_norm_sum", {**norm.sizes(layouts), **flags})]
         if stage == "forward":
             return add_up([f"x{index}" for index in range(len(self.inputs))], "y", desc, self.relu)
         wanted = [f"dx{index}" for index, dx in enumerate(self.diffs) if dx is not None]
-        if not self.relu:
+        if not self.relu and (len(wanted) == 1 or helper() is None):
             return [copy for name in wanted for copy in reorder("dy", desc, name, desc)]
-        copies = [copy for name in wanted[1:] for copy in reorder(wanted[0], desc, name, desc)]
-        return [*gate(desc, wanted[0]), *copies]
+        first, also, *others = (*wanted, "") if len(wanted) == 1 else wanted
+        copies = [copy for name in others for copy in reorder(first, desc, name, desc)]
+        if self.relu:
+            return [*gate(desc, first, also), *copies]
+        return [pass_over("gate", {"dy": "dy", "dx": first, "also": also}, desc), *copies]
 
     def buffers(self) -> dict[str, Array]:
-        return {**super().buffers(), **numbered("x", self.inputs), **numbered("dx", self.diffs)}
+        norm = self.norm and self.norm[0]
+        more = {"x of the norm": norm.inputs[0].memory, "moments of the norm": norm.own["Moments"]} if norm else {}
+        return {**super().buffers(), **numbered("x", self.inputs), **numbered("dx", self.diffs), **more}
 
 
 class SplitKernel(OnednnKernel, reads=""):
     """Every top is the bottom; the gradients of the tops are added up."""
+
+    LIES, ALIKE = "as below", True
 
     @classmethod
     def supports(cls, layer: SplitLayer, inputs: list[Any]) -> str | None:

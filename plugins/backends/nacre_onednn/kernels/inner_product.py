@@ -15,6 +15,7 @@ from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
 from ..dnnl.library import library
 from ..dnnl.primitives import (
+    IN_ORDER,
     PLAIN,
     Buffer,
     Call,
@@ -31,7 +32,7 @@ from ..dnnl.primitives import (
 )
 from ..helper.small_batch import SmallBatchProduct
 from ..record import Copies, recorder
-from .base import Layouts, OnednnKernel, describe_blob, gate, make_ones, rectify, unfit
+from .base import Layouts, OnednnKernel, describe_blob, gate, is_images, make_ones, rectify, unfit
 from .products import GEMM, PACKED, PRODUCT
 
 Laid = Callable[..., Desc]
@@ -87,6 +88,8 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             self.reads = "inputs blobs"
         *before, outputs = self.blobs[0].shape
         self.rows = rows = prod(before)
+        if first_axis(layer, inputs[0].shape) == 1:
+            self.LIES = "as it likes"
         self.dtype = backend.compute
         self.x, self.y = plain(rows, self.features, dtype=self.dtype), plain(rows, outputs, dtype=self.dtype)
         self.weight, self.bias = plain(outputs, self.features), plain(outputs) if layer.bias else None
@@ -110,7 +113,8 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
     def flat(self) -> bool:
         """Whether the bottom can be read as a matrix without a copy."""
         x = self.inputs[0]
-        return x.dtype == self.dtype and (x.layout == PLAIN or len(x.shape) != 4 or x.shape[2:] == (1, 1))
+        in_order = x.layout in (PLAIN, IN_ORDER) or not is_images(x.shape) or prod(x.shape[2:]) == 1
+        return x.dtype == self.dtype and in_order
 
     def stages(self) -> list[str]:
         flatten = not self.flat

@@ -1,9 +1,8 @@
-"""SoftmaxLoss of plain scores, by the helper: see loss.c."""
+"""SoftmaxLoss of plain scores, by the helper: see loss.c. Classes that are not the last axis are copied to be it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from nacre import Array, LayerState, Own
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer, SoftmaxLossState
 
+from ..dnnl.primitives import Call, plain, reorder, strided
 from ..helper.native import CONSTANTS
 from ..record import recorder
 from .base import unserved
@@ -21,7 +21,7 @@ DIVISORS = {name: CONSTANTS[f"DIVIDE_BY_{name.upper()}"] for name in ("valid", "
 
 
 class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
-    """Loss and gradient over scores of any number of axes, of which the last one has the classes."""
+    """Loss and gradient over scores of any number of axes."""
 
     @classmethod
     def supports(cls, layer: SoftmaxLossLayer, inputs: list[Any]) -> str | None:
@@ -29,17 +29,16 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
             return reason
         if layer.weights or layer.label_smoothing:
             return "serves no weights, and no label_smoothing"
-        scores, labels = inputs
-        if layer.axis not in (-1, len(scores.shape) - 1):
-            return "serves classes along the last axis"
+        labels = inputs[1]
         return None if labels.dtype in LABELS else f"serves labels of {', '.join(LABELS)}, not {labels.dtype}"
 
     def __init__(self, layer: SoftmaxLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.images, *steps, self.classes = inputs[0].shape
-        self.steps = prod(steps)
         self.plain = SoftmaxLossState(layer, backend, inputs, diffs)  # checks the shapes, and tells what a label lacks
         self.divided_by = self.plain.divided_by
+        before, self.classes, behind = self.shape = self.plain.shape
+        self.images = inputs[0].shape[0]
+        self.steps = before * behind // self.images
         self.type = LABELS[inputs[1].dtype]
         self._loss = np.zeros(2)  # and the weight of a label
 
@@ -59,6 +58,7 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
         self.probability = self.backend.empty((rows, self.classes))
         self.chosen = self.backend.empty((rows,), "int64")
         self.logs = self.backend.empty((rows,), "float64")
+        self.turned = self.backend.empty((rows, self.classes)) if self.shape[2] > 1 else None
 
     def forward(self, inputs: list[Own]) -> None:
         x, labels = (one.memory for one in inputs)
@@ -68,11 +68,23 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
             self.plain.ready()
             self.plain.forward([x, labels])
 
-        self._add("loss", {"x": x}, labels, refuse)
+        if self.turned is not None:
+            recorder(self.backend).enqueue(self._turn("x", "turned"), {"x": x, "turned": self.turned})
+        self._add("loss", {"x": x if self.turned is None else self.turned}, labels, refuse)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
-        if diffs[0] is not None:
-            self._add("loss_gradient", {"dx": diffs[0].memory}, inputs[1].memory, None)
+        if diffs[0] is None:
+            return
+        dx = diffs[0].memory
+        self._add("loss_gradient", {"dx": dx if self.turned is None else self.turned}, inputs[1].memory, None)
+        if self.turned is not None:
+            recorder(self.backend).enqueue(self._turn("turned", "dx"), {"dx": dx, "turned": self.turned})
+
+    def _turn(self, source: str, target: str) -> list[Call]:
+        """Return the calls that copy scores so that their classes lie side by side, or back."""
+        _, classes, behind = self.shape
+        descs = {"turned": strided(self.shape, (classes * behind, 1, classes))}
+        return reorder(source, descs.get(source, plain(*self.shape)), target, descs.get(target, plain(*self.shape)))
 
     def _add(self, kind: str, array: dict[str, Array], labels: Array, refuse: Callable[[], None] | None) -> None:
         scalars, record = self.backend.scalars, recorder(self.backend).record

@@ -50,6 +50,8 @@ class Function:
 class NeuronKernel(OnednnKernel, reads="blobs"):
     """ELU, GELU, LReLU, Sigmoid, SiLU, Softplus and Tanh; in place where the net says so."""
 
+    LIES, ALIKE = "as below", True
+
     @classmethod
     def supports(cls, layer: Neuron, inputs: list[Any]) -> str | None:
         return MISSING if helper() is None else unfit_any(inputs)

@@ -1,8 +1,8 @@
-"""Max and mean pooling of images with two axes, with ReLU in one."""
+"""Max and mean pooling of images with one to three axes, or of tokens, with ReLU in one."""
 
 from __future__ import annotations
 
-from math import prod
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nacre import number_of_threads
@@ -29,7 +29,18 @@ from ..dnnl.primitives import (
     too_large,
 )
 from ..helper.native import MISSING, helper
-from .base import Layouts, OnednnKernel, describe_blob, gate, layout_beside, rectify, side_by_side, stays_plain, unfit
+from .base import (
+    Layouts,
+    OnednnKernel,
+    describe_blob,
+    gate,
+    is_images,
+    layout_beside,
+    rectify,
+    side_by_side,
+    stays_plain,
+    unfit,
+)
 
 
 def algorithm(layer: PoolingLayer, axes: list[WindowAxis]) -> int | None:
@@ -49,6 +60,16 @@ def algorithm(layer: PoolingLayer, axes: list[WindowAxis]) -> int | None:
     return dnnl.POOLING_ALL if pooling.divide_by == "kernel" or within else None
 
 
+def of_tokens(layer: PoolingLayer, shape: tuple[int, ...]) -> bool:
+    """Return whether a layer pools tokens: a blob (records, tokens, features) over axis 1."""
+    return len(shape) == 3 and layer.axes == (1,)
+
+
+def as_images(layer: PoolingLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a bottom or top as images."""
+    return (shape[0], shape[2], shape[1]) if of_tokens(layer, shape) else shape
+
+
 MOST_BYTES = 1 << 8
 """The most cells of a window whose number fits into a byte."""
 
@@ -56,18 +77,20 @@ MOST_BYTES = 1 << 8
 class PoolingKernel(OnednnKernel, reads=""):
     """Max and mean pooling, with ReLU behind it; of equal maxima the first gets the gradient.
 
-    The helper computes max pooling, since oneDNN's loses a NaN.
+    The helper computes max pooling, since oneDNN's loses a NaN: over two axes, and then over the first of three. Tokens
+    (records, tokens, features), of which only axis 1 is pooled, are images with the features as their last channels.
     """
 
     PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "data")}
+    LIES, ALIKE = "by channels", True
 
     @classmethod
     def supports(cls, layer: PoolingLayer, inputs: list[Any]) -> str | None:
         if reason := unfit(inputs):
             return reason
         shape = inputs[0].shape
-        if len(shape) != 4 or layer.axes not in ((), (2, 3)):
-            return "serves images with two axes, both of them pooled"
+        if not is_images(shape) or not (of_tokens(layer, shape) or layer.axes in ((), tuple(range(2, len(shape))))):
+            return "serves images with one to three axes, all of them pooled, and tokens, whose axis 1 is pooled"
         if layer.masks:
             return "makes no masks"
         axes = list(pooled_axes(layer, shape).values())
@@ -76,7 +99,8 @@ class PoolingKernel(OnednnKernel, reads=""):
             return f"serves Max, and Mean where oneDNN divides by the same cells, not {layer.pooling!r}"
         if number == dnnl.POOLING_MAX:
             return MISSING if helper() is None else too_large([axis.kernel for axis in axes])
-        layout = PLAIN if stays_plain(shape) else CHANNELS_LAST
+        shape = as_images(layer, shape)
+        layout = PLAIN if stays_plain(shape) and not of_tokens(layer, shape) else CHANNELS_LAST
         try:
             forms = Forms(shape, axes, number)
             forms.backward(describe(shape, layout), describe(forms.top, layout))
@@ -90,8 +114,13 @@ class PoolingKernel(OnednnKernel, reads=""):
         axes = list(pooled_axes(layer, shape).values())
         self.relu, self.axes = is_relu(layer.neuron), axes
         number = algorithm(layer, axes)
-        self.mean = None if number in (None, dnnl.POOLING_MAX) else Forms(shape, axes, number)
-        self.blobs = [backend.blob((*shape[:2], *(axis.count for axis in axes)))]
+        self.images = as_images(layer, shape)
+        self.mean = None if number in (None, dnnl.POOLING_MAX) else Forms(self.images, axes, number)
+        self.tokens = of_tokens(layer, shape)
+        counts = [axis.count for axis in axes]
+        self.blobs = [backend.blob((shape[0], *counts, shape[2]) if self.tokens else (*shape[:2], *counts))]
+        if self.tokens:
+            self.LIES = "in order"
         if self.relu:
             self.reads = "blobs"
 
@@ -101,55 +130,107 @@ class PoolingKernel(OnednnKernel, reads=""):
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         bottom, top = self.inputs[0], self.blobs[0]
-        x, y = describe_blob(bottom, layouts, top), describe_blob(top, layouts, bottom)
+        if self.tokens:
+            layout = CHANNELS_LAST
+            x, y = (describe(as_images(self.layer, one.shape), layout, one.dtype) for one in (bottom, top))
+        else:
+            layout = layout_beside(bottom, layouts, top)
+            x, y = describe_blob(bottom, layouts, top), describe_blob(top, layouts, bottom)
         if stage == "gate":
             return gate(y, "gated")
         above = "gated" if self.relu else "dy"
         if self.mean is None:
-            side = side_by_side(bottom.shape, layout_beside(bottom, layouts, top))
-            return [self._largest(x, y, side) if stage == "forward" else self._to_largest(x, y, side, above)]
+            side = side_by_side(self.images, layout)
+            return self._largest(x, y, side) if stage == "forward" else self._to_largest(x, y, side, above)
         if stage == "forward":
             trained = "data" in self.stages()
             pooling = call(self.mean.forward(x, y, trained), {arg.SRC: ("x", x), arg.DST: ("y", y)})
             return [pooling, *(rectify(y) if self.relu else [])]
         return [call(self.mean.backward(x, y), {arg.DIFF_DST: (above, y), arg.DIFF_SRC: ("dx", x)})]
 
-    def _largest(self, x: Desc, y: Desc, side: int) -> Call:
-        """Return the call that finds the largest numbers, and notes their cells if there is a backward pass."""
-        winners = "Winners" if "data" in self.stages() else ""
-        buffers = {"x": ("x", x.bytes), "y": ("y", y.bytes), "winners": (winners, self._winners)}
-        return HelperCall(buffers, "pooling", self._numbers(side))
+    def _largest(self, x: Desc, y: Desc, side: int) -> list[Call]:
+        """Return the calls that find the largest numbers, and note their cells if there is a backward pass."""
+        passes, noted = self._passes(side), "data" in self.stages()
+        calls: list[Call] = []
+        source = ("x", x.bytes)
+        for one in passes:
+            last = one is passes[-1]
+            result = ("y", y.bytes) if last else ("between", self._bytes(one))
+            buffers = {"x": source, "y": result, "winners": (one.winners if noted else "", one.notes)}
+            calls.append(HelperCall(buffers, "pooling", {**self._numbers(one), "relu": self.relu and last}))
+            source = result
+        return calls
 
-    def _to_largest(self, x: Desc, y: Desc, side: int, above: str) -> Call:
-        """Return the call that brings the gradient `above` of y to the noted cells."""
-        workers = number_of_threads()
-        scratch = "scratch" if self.inputs[0].dtype == "bf16" else ""
-        buffers = {
-            "dy": (above, y.bytes),
-            "dx": ("dx", x.bytes),
-            "winners": ("Winners", self._winners),
-            "scratch": (scratch, 4 * side * self.axes[1].length * workers),
-        }
-        return HelperCall(buffers, "pooling_gradient", self._numbers(side), workers if scratch else 0)
+    def _to_largest(self, x: Desc, y: Desc, side: int, above: str) -> list[Call]:
+        """Return the calls that bring the gradient `above` of y to the noted cells."""
+        passes, workers = self._passes(side), number_of_threads()
+        narrow = self.inputs[0].dtype == "bf16"
+        calls: list[Call] = []
+        source = (above, y.bytes)
+        for one in reversed(passes):
+            result = ("dx", x.bytes) if one is passes[0] else ("between", self._bytes(passes[0]))
+            scratch = ("scratch" if narrow else "", 4 * side * one.across.length * workers)
+            buffers = {"dy": source, "dx": result, "winners": (one.winners, one.notes), "scratch": scratch}
+            calls.append(HelperCall(buffers, "pooling_gradient", self._numbers(one), workers if narrow else 0))
+            source = result
+        return calls
+
+    def _passes(self, side: int) -> list[Pass]:
+        """Return the one or two passes of which max pooling is made, if so many channels lie side by side."""
+        images, channels = self.images[:2]
+        planes = images * channels // side
+        if len(self.axes) < 3:
+            down, across = [WindowAxis(1, 1), *self.axes][-2:]
+            return [Pass(planes, down, across, side, "Winners")]
+        deep, down, across = self.axes
+        pixels = WindowAxis(down.count * across.count, 1)
+        return [
+            Pass(planes * deep.length, down, across, side, "Winners"),
+            Pass(planes, deep, pixels, side, "Winners in depth"),
+        ]
+
+    def _bytes(self, one: Pass) -> int:
+        """Return the bytes of what a pass writes."""
+        return one.size * (2 if self.inputs[0].dtype == "bf16" else 4)
+
+    def _numbers(self, one: Pass) -> dict[str, int]:
+        return {**one.numbers, "narrow": self.inputs[0].dtype == "bf16"}
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Max pooling of planes over two axes, with so many numbers `side` by side; `winners` names the buffer of notes."""
+
+    planes: int
+    down: WindowAxis
+    across: WindowAxis
+    side: int
+    winners: str
 
     @property
-    def _in_bytes(self) -> bool:
-        return prod(axis.kernel for axis in self.axes) <= MOST_BYTES
+    def size(self) -> int:
+        """Numbers of the result."""
+        return self.planes * self.down.count * self.across.count * self.side
 
     @property
-    def _winners(self) -> int:
+    def in_bytes(self) -> bool:
+        """Whether the number of a cell fits into a byte."""
+        return self.down.kernel * self.across.kernel <= MOST_BYTES
+
+    @property
+    def notes(self) -> int:
         """Bytes of the notes of all winning cells."""
-        return self.blobs[0].size * (1 if self._in_bytes else 4)
+        return self.size * (1 if self.in_bytes else 4)
 
-    def _numbers(self, side: int) -> dict[str, int]:
-        """Return the numbers of `pooling` in operations.h."""
-        images, channels, rows, columns = self.inputs[0].shape
-        down, across = self.axes
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The numbers of `pooling` in operations.h that are sizes."""
+        down, across = self.down, self.across
         return {
-            "planes": images * channels // side,
-            "rows": rows,
-            "columns": columns,
-            "side": side,
+            "planes": self.planes,
+            "rows": down.length,
+            "columns": across.length,
+            "side": self.side,
             "out_rows": down.count,
             "out_columns": across.count,
             "down": down.kernel,
@@ -158,9 +239,7 @@ class PoolingKernel(OnednnKernel, reads=""):
             "step_right": across.stride if across.count > 1 else 1,
             "above": down.pad,
             "beside": across.pad,
-            "relu": self.relu,
-            "bytes": self._in_bytes,
-            "narrow": self.inputs[0].dtype == "bf16",
+            "bytes": self.in_bytes,
         }
 
 
@@ -173,7 +252,7 @@ class Forms:
         self.sizes = (
             dims([axis.stride for axis in axes]),
             dims([axis.kernel for axis in axes]),
-            dims((0, 0)),
+            dims([0] * len(axes)),
             dims([axis.pad for axis in axes]),
             dims([axis.behind for axis in axes]),
         )

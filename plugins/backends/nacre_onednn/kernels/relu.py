@@ -13,6 +13,8 @@ from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
 class ReLUKernel(OnednnKernel, reads="blobs"):
     """y = max(0, x), a NaN staying one, and the gradient from y; in place where the net says so."""
 
+    LIES, ALIKE = "as below", True
+
     @classmethod
     def supports(cls, layer: ReLU, inputs: list[Any]) -> str | None:
         if reason := unfit(inputs):

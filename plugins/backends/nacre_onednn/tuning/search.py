@@ -15,9 +15,12 @@ from typing import Any
 from nacre import NacreError, Own, number_of_threads
 
 from ..dnnl.library import Unimplemented, library
-from ..dnnl.primitives import BLOCKED, CHANNELS_LAST, Call
+from ..dnnl.primitives import BLOCKED, CHANNELS_LAST, IN_ORDER, Call
 from ..kernels.base import Layouts, OnednnKernel, layout_of
+from ..kernels.batch_norm import BatchNormKernel
+from ..kernels.element_wise import AddKernel
 from ..record import Record, rounded_up, sizes_of
+from ..rewrite import is_marked
 from .plans import Kept, key_of, likeness
 
 CANDIDATES = (CHANNELS_LAST, BLOCKED)
@@ -50,6 +53,8 @@ def decide(
     A plan that has been decided already is followed, if this library can. Otherwise it becomes the one on disk for such
     a net on such a machine, or else a new one by trials. A deterministic net gets one by rules.
     """
+    _keep_in_order(kernels, blobs)
+    _join_sums(kernels)
     if kernels and not _follow(kernels, plan):
         if kernels[0].backend.deterministic:
             found = _by_rule(kernels)
@@ -58,7 +63,41 @@ def decide(
         plan.clear()
         plan.update(found)
     for blob in blobs:
-        blob.layout = layout_of(blob.shape, plan.get("layout", CHANNELS_LAST))
+        blob.layout = blob.layout or layout_of(blob.shape, plan.get("layout", CHANNELS_LAST))
+
+
+def _keep_in_order(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> None:
+    """Let blobs of bf16 with three or five axes lie in C order, unless they are images.
+
+    They are images where a kernel reads them by their channels, and none wants them in C order, nor blobs that must lie
+    as they do. (In float32 the latter kernels get plain arrays.)
+    """
+    free = {id(blob) for blob in blobs if blob.dtype == "bf16" and len(blob.shape) in (3, 5)}
+    groups = [(kernel.LIES, {id(one) for one in group} & free) for kernel in kernels for group in kernel.ends()]
+    together = [group for _, group in groups if len(group) > 1]
+
+    def spread(wanted: str) -> set[int]:
+        found = set[int]().union(*(group for lies, group in groups if lies == wanted))
+        before = -1
+        while len(found) > before:
+            before = len(found)
+            for group in (*together, *reversed(together)):
+                if found & group:
+                    found |= group
+        return found
+
+    images = spread("by channels") - spread("in order")
+    for blob in blobs:
+        if id(blob) in free - images:
+            blob.layout = IN_ORDER
+
+
+def _join_sums(kernels: Sequence[OnednnKernel]) -> None:
+    """Let sums compute the tops of the BatchNorms that are marked for it."""
+    norms = {id(one.blobs[0]): one for one in kernels if isinstance(one, BatchNormKernel) and is_marked(one.layer)}
+    for kernel in kernels:
+        if isinstance(kernel, AddKernel) and is_marked(kernel.layer):
+            kernel.take_over(norms)
 
 
 def _by_rule(kernels: Sequence[OnednnKernel]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class TransposeState(LayerState, of=TransposeLayer, reads="", capturable=True):
 
     def __init__(self, layer: TransposeLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.orders = [_order(layer, one.shape) for one in inputs]
+        self.orders = [order_of(layer, one.shape) for one in inputs]
         for one, order in zip(inputs, self.orders, strict=True):
             self.blobs.append(backend.blob([one.shape[axis] for axis in order], one.dtype))
 
@@ -55,7 +55,7 @@ class TransposeState(LayerState, of=TransposeLayer, reads="", capturable=True):
                 self.backend.xp.copyto(dx.transpose(order), dy)
 
 
-def _order(layer: TransposeLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
+def order_of(layer: TransposeLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the axes of a bottom in their new order, with the batch axis, counted from the front."""
     count = len(shape)
     order = tuple(axis + count if axis < 0 else axis for axis in layer.axes) or tuple(range(1, count))[::-1]

@@ -1,0 +1,113 @@
+"""NumPy's functions, of which large calls are shared out over threads: what the own code of layers computes with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .threads import Pool
+
+LARGE = 1 << 16
+"""Numbers of a result from which on it is worth waking threads."""
+
+
+class Functions:
+    """NumPy's namespace, with element-wise functions, copies and products of several matrices on a pool's threads.
+
+    A call is shared out if it has no options but `out`, an array that is large. The numbers are NumPy's own for every
+    number of threads, because none depends on those beside it, and each matrix is multiplied as a whole.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        for name, function in vars(np).items():
+            if isinstance(function, np.ufunc) and function.nout == 1 and function.signature is None:
+                setattr(self, name, ElementWise(function, pool))
+        self.matmul = MatMul(np.matmul, pool)
+        self.pool = pool
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    def copyto(self, target: Any, source: Any, **options: Any) -> None:
+        """Copy an array into another, as `numpy.copyto`."""
+        axis = None if options else shared_axis(target, (source,), self.pool.count)
+        if axis is None:
+            np.copyto(target, source, **options)
+        else:
+            share(self.pool, lambda one, *, out: np.copyto(out, one), (source,), target, axis)
+
+
+class ElementWise:
+    """An element-wise function of NumPy."""
+
+    def __init__(self, function: Any, pool: Pool) -> None:
+        self.function, self.pool = function, pool
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        out = options.get("out")
+        axis = None
+        if out is not None and len(options) == 1 and len(inputs) == self.function.nin:
+            axis = self._axis(out, inputs)
+        if axis is None:
+            return self.function(*inputs, **options)
+        share(self.pool, self.function, inputs, out, axis)
+        return out
+
+    def _axis(self, out: Any, inputs: Sequence[Any]) -> int | None:
+        return shared_axis(out, inputs, self.pool.count)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.function, name)
+
+
+class MatMul(ElementWise):
+    """Products of matrices: those of several are shared out, each as a whole."""
+
+    def _axis(self, out: Any, inputs: Sequence[Any]) -> int | None:
+        if self.pool.count == 1 or any(type(one) is not np.ndarray or one.ndim < 2 for one in (out, *inputs)):
+            return None
+        whole = [one for one in inputs if one.ndim == out.ndim]  # others are the same for each of them
+        if out.ndim < 3 or len(out) < 2 or not whole or any(len(one) != len(out) for one in whole):
+            return None
+        large = out.size * inputs[0].shape[-1] >= LARGE
+        return 0 if large and not any(np.may_share_memory(one, out) for one in inputs) else None
+
+
+def shared_axis(out: Any, inputs: Sequence[Any], threads: int) -> int | None:
+    """Return the axis along which threads share out a call; None if one thread does it."""
+    if threads == 1 or type(out) is not np.ndarray or out.size < LARGE:
+        return None
+    for one in inputs:
+        if type(one) is np.ndarray:
+            behind = out.shape[out.ndim - one.ndim :]
+            fits = one.ndim <= out.ndim and all(
+                length in (1, whole) for length, whole in zip(one.shape, behind, strict=True)
+            )
+            if not fits or (np.may_share_memory(one, out) and not _is_same(one, out)):
+                return None  # NumPy says what is wrong, and copies what it would overwrite
+        elif not isinstance(one, int | float | np.generic):
+            return None
+    return next((axis for axis, length in enumerate(out.shape) if length >= threads), None)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two arrays are the same numbers in the same order."""
+    return (one.ctypes.data, one.shape, one.strides) == (other.ctypes.data, other.shape, other.strides)
+
+
+def share(pool: Pool, function: Callable[..., Any], inputs: Sequence[Any], out: Any, axis: int) -> None:
+    """Call a function on pieces of arrays along an axis of `out`, each on its own thread."""
+
+    def part(one: Any, piece: slice) -> Any:
+        if type(one) is not np.ndarray:
+            return one
+        own = axis - out.ndim + one.ndim
+        return one[(slice(None),) * own + (piece,)] if own >= 0 and one.shape[own] > 1 else one
+
+    def work(start: int, stop: int, worker: int) -> None:
+        piece = slice(start, stop)
+        function(*[part(one, piece) for one in inputs], out=part(out, piece))
+
+    pool.parallel(work, out.shape[axis])
