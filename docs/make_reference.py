@@ -21,6 +21,8 @@ from nacre.protocols.layer import TRAITS
 from nacre.testing.suite import Checks
 
 DOCS = Path(__file__).parent
+COMMON = ("name", "exclude", "partition_dim", "location")
+"""The fields that every layer has."""
 HEAD = """# Reference
 
 Every layer, component, command, hook and error of nacre, made by `docs/make_reference.py` from the code.
@@ -183,7 +185,7 @@ def _markdown(doc: str) -> str:
 def _fields(cls: type) -> list[dict[str, Any]]:
     """Return the fields of a class, without those that every layer has."""
     fields = describe_fields(cls) if hasattr(cls, "fields") else []
-    return [field for field in fields if not (issubclass(cls, nacre.Layer) and field["name"] in ("name", "exclude"))]
+    return [field for field in fields if not (issubclass(cls, nacre.Layer) and field["name"] in COMMON)]
 
 
 def _table(cls: type) -> Iterator[str]:

@@ -147,6 +147,10 @@ if TYPE_CHECKING:
     from .protocols.making import layer_maker as layer_maker
     from .protocols.parameter import Parameter as Parameter
     from .protocols.parameter import Storage as Storage
+    from .protocols.part import Box as Box
+    from .protocols.part import Cut as Cut
+    from .protocols.part import Part as Part
+    from .protocols.part import part_of as part_of
     from .protocols.state import LayerState as LayerState
     from .protocols.state import SourceState as SourceState
     from .protocols.view import Fitted as Fitted
@@ -214,6 +218,7 @@ _PLACES = {
     "protocols.layer": "Inner Layer Phase about_statistic is_identity is_of_class tops_of",
     "protocols.making": "Layers fresh layer_maker",
     "protocols.parameter": "Parameter Storage",
+    "protocols.part": "Box Cut Part part_of",
     "protocols.state": "LayerState SourceState",
     "protocols.view": "Fitted Scalars View",
     "snapshots.environment": "environment",

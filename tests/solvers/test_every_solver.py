@@ -288,6 +288,13 @@ class TestBPTT(SolverSuite):
     component = own.BPTT
 
 
+class TestGPipe(SolverSuite):
+    component = own.GPipe
+
+    def examples(self) -> Iterable[Example]:
+        yield Example({"micro_batches": 2})
+
+
 class TestCD(SolverSuite):
     component = CD
 

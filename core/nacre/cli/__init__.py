@@ -12,6 +12,7 @@ from ..discovery.lazy import lazy
 if TYPE_CHECKING:
     from .commands.test import run_test as run_test
     from .completion import offered as offered
+    from .divided import summary_of_ranks as summary_of_ranks
     from .inputs import fed as fed
     from .inputs import written_net as written_net
     from .options import InputFile as InputFile
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .options import net_argument as net_argument
     from .options import net_options as net_options
     from .options import phase_option as phase_option
+    from .options import ranks_option as ranks_option
     from .options import read_net as read_net
     from .options import remote_option as remote_option
     from .options import seed_option as seed_option
@@ -48,10 +50,11 @@ _PLACES = {
     "commands.test": "run_test",
     "completion": "offered",
     "inputs": "fed written_net",
-    "options": "InputFile OutputFile backend_option common json_option net_argument net_options phase_option read_net "
-    "remote_option seed_option set_option snapshot_argument write_options",
+    "options": "InputFile OutputFile backend_option common json_option net_argument net_options phase_option "
+    "ranks_option read_net remote_option seed_option set_option snapshot_argument write_options",
     "pictures": "drawing_for write_picture",
     "predictor": "Predictor",
+    "divided": "summary_of_ranks",
     "screen": "command_line print_json print_table statistic_text warn working",
     "snapshots": "read_trained",
     "training": "Screen end_line exit_code print_end train",

@@ -73,6 +73,14 @@ def lock_options(function: Callable[..., Any]) -> Callable[..., Any]:
 json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
+ranks_option: Decorator = click.option(
+    "--ranks",
+    metavar="N",
+    type=click.IntRange(2),
+    help="Show the net as it is divided among so many ranks (partition_dim and location of its layers).",
+)
+
+
 backend_option: Decorator = click.option(
     "--backend", metavar="NAME", shell_complete=offered("backend"), help="Backend on which the net is computed."
 )

@@ -104,7 +104,7 @@ def train(
     solver = file.solver()
     first = communicator is None or communicator.rank == 0
     quiet = quiet or not first
-    if communicator is not None and communicator.size > 1:
+    if communicator is not None and communicator.size > 1 and not file.divides:
         layers = solver.framework_of(communicator).layers(file.layers, communicator)
         file = replace(file, layers=tuple(layers))
     snapshot = resumed(file, solver, resume) if first else None

@@ -137,6 +137,15 @@ class NetFile:
         return f"{name}:{device}" if device else name
 
     @property
+    def divides(self) -> bool:
+        """Whether several ranks would not just divide the records of each batch among themselves."""
+        from ..graph.containers import expand
+        from ..graph.partition import is_divided
+        from ..protocols.graph import Graph
+
+        return is_divided(expand(Graph.of(self.layers), "train").nodes, self.table.get("partition_dim", 0))
+
+    @property
     def has_solver(self) -> bool:
         """Whether the file has a table [solver]."""
         return "solver" in self.table
@@ -331,6 +340,7 @@ def net_text(net: Net, layers: Sequence[Layer], base: Path, arrays: list[Any] | 
     head |= {"compute": net.compute_dtype} if net.compute_dtype != net.dtype else {}
     head |= {"deterministic": True} if net.deterministic else {}
     head |= {"insert_splits": True} if net.insert_splits else {}
+    head |= {"partition_dim": net.partition_dim} if net.partition_dim else {}
     head |= {"freeze": sorted(net.frozen)} if net.frozen else {}
     plugins = {key: value for key, value in {"pin": net.pins, "kernels": list(net.kernels)}.items() if value}
     return _text(head, layers, base, layers, net.pins, plugins, {}, arrays)

@@ -21,6 +21,7 @@ from ..protocols.components import Neuron
 from ..protocols.graph import Node
 from ..protocols.layer import is_identity
 from ..protocols.parameter import Parameter
+from ..protocols.part import Box
 from ..protocols.state import LayerState, SourceState
 from ..protocols.view import bytes_made
 
@@ -106,12 +107,14 @@ class Value:
         self.gradient: Value | None = None
         self.blob: Any = None
         self.fed_by: SourceState | None = None  # whose records the rows are, as far as is known
+        self.box: Box | None = None  # which part of the whole net's blob it is, if that is divided
         self.shared = False
 
     def declared(self) -> Blob:
         """Return the value as a state sees it in `setup`."""
         blob = Blob(self.shape, self.dtype)
         blob.fed_by = self.fed_by
+        blob.box = self.box
         return blob
 
     def write_at(self, time: float) -> None:

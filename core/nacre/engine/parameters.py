@@ -10,11 +10,12 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ..discovery.blame import wrong
-from ..errors import ConfigError, SnapshotError, TopologyError, brief, nearest
+from ..errors import ConfigError, ContractError, SnapshotError, TopologyError, brief, nearest
 from ..protocols.array import Array
 from ..protocols.backend import ALIGNMENT, Backend, HostMemory, Own, Step, wrapped
 from ..protocols.layer import Layer
 from ..protocols.parameter import Parameter, Placed, Storage
+from ..protocols.part import FEATURES, NONE, Cut, Part, part_of
 from ..random import Random
 from ..text import with_containers
 from .ops import Op, item_size
@@ -51,6 +52,12 @@ class Slot:
     on_host: dict[Parameter, Array] = field(default_factory=dict[Parameter, Array])
     frozen: bool = False
     withheld: dict[Parameter, Array] = field(default_factory=dict[Parameter, Array])
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether every rank of a divided net has this parameter, so that the ranks' gradients are added up."""
+        part = self.uses[0].op.node.part
+        return part is None or (part.dim != NONE and self.storage.cut is None)
 
     @property
     def parameters(self) -> list[Parameter]:
@@ -150,7 +157,7 @@ def place_parameters(
     backend = target.backend
     slots = _slots(target, ops, given)
     _tie(ops, slots)
-    ordered = sorted(slots, key=lambda slot: -slot.order)
+    ordered = sorted(slots, key=lambda slot: (not slot.everywhere, -slot.order))  # those of all ranks lie together
     if not allocate:
         return ordered
     fresh = [slot for slot in ordered if slot.storage.placed is None]
@@ -201,7 +208,8 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
     for uses in groups.values():
         names = list(dict.fromkeys(use.name for use in uses))
         shared = [given[name] for name in names if name in given][:1] or _kept(target.backend, uses)
-        storage = shared[0] if shared else Storage(names[0], uses[0].parameter.shape, target.dtype)
+        cut = _cut(uses[0], target.whole)
+        storage = shared[0] if shared else Storage(names[0], uses[0].parameter.shape, target.dtype, cut)
         if any(one is not storage for one in shared):
             raise TopologyError(
                 f"parameters {' and '.join(names)} should be shared, but in other nets each layer has its own",
@@ -215,7 +223,7 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
                     f"but this net computes in {target.dtype}",
                     "use a copy of the layer in this net: dataclasses.replace(layer)",
                 )
-            if (storage.shape, storage.dtype) != (parameter.shape, target.dtype):
+            if (storage.shape, storage.dtype, storage.cut) != (parameter.shape, target.dtype, cut):
                 raise TopologyError(
                     f"parameter '{name}' has the shape {parameter.shape} and type {target.dtype}, but "
                     f"'{storage.name}', with which it is shared, has {storage.shape} and {storage.dtype}",
@@ -224,6 +232,41 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
             parameter.storage = storage
         slots.append(Slot(names[0], uses[0].op.node.owner, storage, len(slots), uses))
     return slots
+
+
+def _cut(use: Use, whole: Mapping[str, tuple[int, ...]]) -> Cut | None:
+    """Return which part of a parameter of the whole net a layer has that is cut along its features; None for all.
+
+    Raises:
+        ContractError: the part's shape is no part of the whole's.
+        ConfigError: the parameter has a constraint that needs all of it.
+    """
+    parameter, node = use.parameter, use.op.node
+    part, full = node.part, whole.get(use.name)
+    if part is None or part.dim != FEATURES or full is None or full == parameter.shape:
+        return None
+    axes = [axis for axis, (one, other) in enumerate(zip(full, parameter.shape, strict=False)) if one != other]
+    blocks, fits = parameter.blocks, len(axes) == 1 and len(full) == len(parameter.shape)
+    cut = Cut(full, axes[0], *_ends(part, full[axes[0]] // blocks), blocks) if fits else None
+    if cut is None or blocks * (cut.stop - cut.start) != parameter.shape[cut.axis] or full[cut.axis] % blocks:
+        raise ContractError(
+            f"{node.name}: part {part.number} of {part.count} has the parameter '{parameter.name}' of shape "
+            f"{parameter.shape}, which is no part of the whole's {full} along one axis"
+        )
+    if parameter.cons is not None and not parameter.cons.divides(full, cut.axis):
+        raise ConfigError(
+            f"{node.name}: the constraint {parameter.cons!r} of '{parameter.name}' needs all of it, but the layer is "
+            f"cut along its features (partition_dim=1)",
+            "leave the constraint out, or set partition_dim to 0 or -1",
+        )
+    return cut
+
+
+def _ends(part: Part, length: int) -> tuple[int, int]:
+    """Return where a part of a parameter begins and ends: where its layer's features do, else where even parts do."""
+    if length % part.length == 0:
+        return part.start * (length // part.length), part.stop * (length // part.length)
+    return part_of(length, part.number, part.count)
 
 
 def _kept(backend: Backend, uses: Iterable[Use]) -> list[Storage]:
@@ -299,20 +342,21 @@ def _lay_out(target: Target, slots: Sequence[Slot]) -> list[tuple[Slot, Placed]]
 def _initialise(target: Target, slot: Slot) -> None:
     import numpy as np
 
-    init = slot.uses[0].parameter.init
+    init, cut = slot.uses[0].parameter.init, slot.storage.cut
     assert init is not None
+    shape = slot.storage.shape if cut is None else cut.whole  # the first values of a part are those of the whole
     try:
-        values = init.values(Random(target.seed, slot.name, lambda: 0), slot.storage.shape)
+        values = init.values(Random(target.seed, slot.name, lambda: 0), shape)
     except (ConfigError, SnapshotError) as error:
         raise type(error)(f"parameter '{slot.name}': {error.args[0]}", error.remedy) from error
     try:
         if values is None:
             raise TypeError  # which NumPy would make NaN
-        host = np.ascontiguousarray(np.broadcast_to(values, slot.storage.shape), dtype=slot.storage.dtype)
+        host = np.ascontiguousarray(np.broadcast_to(values, shape), dtype=slot.storage.dtype)
     except (TypeError, ValueError) as error:
-        needed = f"but parameter '{slot.name}' needs an array of numbers of shape {slot.storage.shape}"
+        needed = f"but parameter '{slot.name}' needs an array of numbers of shape {shape}"
         raise wrong(init, f"values returned {brief(values)}, {needed}") from error
-    target.backend.from_host(host, slot.storage.array)
+    target.backend.from_host(host if cut is None else np.ascontiguousarray(cut.of(host)), slot.storage.array)
 
 
 def _hand_out(target: Target, slot: Slot) -> None:

@@ -20,6 +20,7 @@ from ..protocols.components import Neuron
 from ..protocols.graph import Node
 from ..protocols.layer import Layer, is_identity, layer_type
 from ..protocols.parameter import Parameter
+from ..protocols.part import FEATURES, Box
 from ..protocols.state import LayerState, SourceState
 from ..protocols.view import Fitted, View
 from ..text import with_article
@@ -89,6 +90,10 @@ def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack)
         op = Op(node, node.name, state, backend, choice, inputs, blobs, diffs)
         op.in_place, op.is_source, op.components = layer.is_inplace, layer.is_source, target.components[asked:]
         op.outputs = [_declare(target, op, top, blob) for top, blob in zip(node.tops, state.blobs, strict=True)]
+        for value, box in zip(op.outputs, node.part.tops if node.part else (), strict=False):
+            if value.shape != box.shape:
+                raise _other_part(node, value, box)
+            value.box = box
         op.intermediates = _intermediates(op)
         return op
 
@@ -154,6 +159,16 @@ def _declare(target: Target, op: Op, name: str, blob: Any) -> Value:
     return value
 
 
+def _other_part(node: Node, value: Value, box: Box) -> ContractError:
+    """Return the error of a layer whose part makes something else than that part of the whole's tops."""
+    part, which = node.part, "features" if node.part and node.part.dim == FEATURES else "records"
+    assert part is not None
+    return ContractError(
+        f"{node.name}: of the {which} {part.start} to {part.stop} of {part.length} it makes top '{value.name}' of "
+        f"shape {value.shape}, but that part of {box.whole} has the shape {box.shape}"
+    )
+
+
 def _intermediates(op: Op) -> list[Value]:
     """Return the values of what an op's state keeps from forward to backward."""
     return [
@@ -187,6 +202,7 @@ def _neuron_op(target: Target, node: Node, op: Op, value: Value, stack: ExitStac
         after.in_place, after.backward, after.neuron = True, wanted, neuron
         after.intermediates = _intermediates(after)
         after.outputs = [_declare(target, after, value.name, state.blobs[0])]
+        after.outputs[0].box = value.box
         return after
 
     after = _chosen_op(target, neuron, [Blob(value.shape, value.dtype)], made, stack)

@@ -14,7 +14,7 @@ from ..discovery.registry import registry
 from ..protocols.backend import Backend, open_backend
 from ..protocols.communicator import Communicator
 from ..protocols.graph import Node
-from ..protocols.view import Fitted, Scalars, View, named_view
+from ..protocols.view import Fitted, Scalars, View, named_view, part_view
 from .kernels import misfit
 
 
@@ -24,8 +24,9 @@ class Target:
 
     `compute` is the narrower type that kernels use if they can, or `dtype`; `pins` and `kernels` are those of the net
     and of the settings together; `fitted` is what is known of the training data; `rank` is that of this process among
-    `ranks` of them, which the `communicator` connects, if there is one. `components` are those of layers for which
-    states have asked (`View.kernel`), in order.
+    `ranks` of them, which the `communicator` connects, if there is one. `whole` has the shapes of the parameters of the
+    whole net, if this is one rank's part of it, and `between` connects the ranks of such a net. `components` are those
+    of layers for which states have asked (`View.kernel`), in order.
     """
 
     backend: Backend
@@ -41,19 +42,22 @@ class Target:
     ranks: int
     communicator: Communicator | None
     scalars: Scalars = field(default_factory=Scalars)
+    whole: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    between: Any = None
     views: dict[str, View] = field(default_factory=dict[str, View])
     components: list[tuple[Any, Choice]] = field(default_factory=list[tuple[Any, Choice]])
 
     def view(self, backend: Backend | None = None, node: Node | None = None) -> View:
         """Return what states may know about their net and a backend; by default the net's own.
 
-        That of a node in a container has the full name.
+        That of a node in a container has the full name, and that of a part of a layer knows which rows are its own.
         """
         backend = backend or self.backend
-        if node is not None and node.inside is not None:
+        if node is not None and (node.inside is not None or node.part is not None):
             key = f"{backend.name} {node.name}"
             if key not in self.views:
-                self.views[key] = named_view(self.view(backend), node.user.name, node.name)
+                view = named_view(self.view(backend), node.user.name, node.name)
+                self.views[key] = view if node.part is None else part_view(view, node.part, self.between)
             return self.views[key]
         if backend.name not in self.views:
             self.views[backend.name] = View(

@@ -21,7 +21,8 @@ def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> lis
     asked = set(input_gradients)
     wanted = [one.name in asked and wiring.nodes[one.producer].layer.is_source for one in wiring.wires]
     for index, node in enumerate(wiring.nodes):
-        if node.layer.can_do_bp and (node.layer.has_param or any(wanted[wire] for wire in _passed_on(wiring, index))):
+        needs = node.layer.has_param or node.layer.crosses_ranks
+        if node.layer.can_do_bp and (needs or any(wanted[wire] for wire in _passed_on(wiring, index))):
             constant = node.tops_without_gradient()
             for number in wiring.outputs[index]:
                 wanted[number] = wiring.wires[number].name not in constant
@@ -32,8 +33,8 @@ def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> lis
 
 
 def _needs_no_loss(layer: Layer) -> bool:
-    """Return whether an algorithm put this layer into the net to compute gradients without a loss."""
-    return bool(layer.needs_algorithm) and layer.can_do_bp
+    """Return whether gradients come to this layer without a loss: from another rank, or by an algorithm."""
+    return layer.can_do_bp and (bool(layer.needs_algorithm) or layer.crosses_ranks)
 
 
 def _reach_a_loss(wiring: Wiring, wanted: Sequence[bool]) -> list[bool]:
@@ -42,7 +43,7 @@ def _reach_a_loss(wiring: Wiring, wanted: Sequence[bool]) -> list[bool]:
     for index in reversed(range(len(wiring.nodes))):
         layer = wiring.nodes[index].layer
         from_above = any(wanted[number] and reached[number] for number in wiring.outputs[index])
-        if layer.can_do_bp and (layer.has_loss or from_above):
+        if layer.can_do_bp and (layer.has_loss or from_above or layer.crosses_ranks):
             for number in _passed_on(wiring, index):
                 reached[number] = True
     return reached
@@ -59,7 +60,8 @@ def back_propagates(wiring: Wiring, wanted: Sequence[bool], index: int) -> bool:
     layer, tops = wiring.nodes[index].layer, wiring.outputs[index]
     if tops and not (layer.has_loss or any(wanted[number] for number in tops)):
         return False
-    return layer.can_do_bp and (layer.has_param or any(wanted[number] for number in _passed_on(wiring, index)))
+    needs = layer.has_param or layer.crosses_ranks
+    return layer.can_do_bp and (needs or any(wanted[number] for number in _passed_on(wiring, index)))
 
 
 def why_no_backward(

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from copy import deepcopy
+from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from ..discovery.blame import answered, blaming
 from ..discovery.kernels import Choice
 from ..discovery.registry import registry
 from ..discovery.settings import held_settings
+from ..engine.collectives import Collectives
 from ..engine.memory import Memory, Need, enough_memory
 from ..engine.ops import working
 from ..engine.parameters import initialise, names_of, place_parameters
@@ -27,6 +29,7 @@ from ..fields.component import Written
 from ..fields.outputs import check_places
 from ..graph.containers import expand
 from ..graph.gradients import wanted_gradients, why_no_backward
+from ..graph.partition import is_divided
 from ..graph.wiring import check_names, results, sort, wire
 from ..protocols.algorithm import Algorithm
 from ..protocols.array import Dtype
@@ -39,6 +42,7 @@ from ..protocols.view import Fitted, View
 from .access import NetAccess
 from .blobs import Blobs
 from .carried import Carried
+from .division import Division, divide
 from .finite import Watch
 from .options import Fallback, NetOptions, read_options
 from .parameters import Parameters
@@ -49,6 +53,7 @@ from .summary import NetSummary, summarise
 from .turns import Turns, in_turn
 
 if TYPE_CHECKING:
+    from ..protocols.communicator import Communicator
     from ..snapshots.weights import Loaded, Paths
     from ..training.training import Training
 
@@ -91,6 +96,8 @@ class Net(NetAccess):
             sources feed its part of them.
         communicator: connects these processes, whose `rank` and `ranks` are then its own. Every pass is one of all of
             them: losses are divided by what counts on all ranks, and `count_losses` and `statistics` are of all.
+        partition_dim: how layers are divided among the ranks that do not say it themselves: -1 or "none" (whole, on one
+            rank), 0 or "batch", 1 or "features".
 
     Raises:
         TopologyError: the layers cannot be connected.
@@ -124,6 +131,7 @@ class Net(NetAccess):
         allocate: bool = True,
         rank: int = 0,
         ranks: int = 1,
+        partition_dim: int | str = 0,
         communicator: Communicator | None = None,
     ) -> None:
         options = read_options({key: value for key, value in locals().items() if key not in ("self", "share")})
@@ -133,6 +141,7 @@ class Net(NetAccess):
         self.compute_dtype, self.seed, self.deterministic = options.compute, options.seed, options.deterministic
         self.pins, self.kernels, self.algorithm = options.pins, options.kernels, options.algorithm
         self.insert_splits, self._handles = options.insert_splits, options.blobs
+        self.partition_dim = options.partition_dim
         self.plan, self.given_plan = options.plan, deepcopy(options.plan)
         self.target = options.target()
         self.scalars = self.target.scalars
@@ -140,6 +149,7 @@ class Net(NetAccess):
         self.frozen: set[str] = set()
         self.trainings: weakref.WeakSet[Any] = weakref.WeakSet()
         self.allocated = False
+        self.division: Division | None = None
         self._options = options
         self._predictors: dict[Any, Net] = {}
         self._closed = False
@@ -157,15 +167,21 @@ class Net(NetAccess):
         # layers -> graph: without containers, rewritten by the algorithm, sorted, and rewritten by the backend
         here = (layer for layer in self.layers if self.phase not in layer.exclude)
         graph = sort(expand(Graph.of(here, options.read_outside), self.phase, self.algorithm))
+        if options.ranks > 1 and is_divided(graph.nodes, options.partition_dim):
+            graph = self._divide(graph, options)
+        read_outside = graph.keep
         if options.keep is not None:
             rewritten = self.backend.rewrite(graph)
             graph = sort(answered(self.backend, "rewrite", rewritten, Graph, "a Graph, such as the one it got"))
 
         # graph -> wiring: which layers write and read each version of a blob, and which gradients are needed
         self.wiring = wire(graph)
-        check_names(self.name, self.wiring, options.read_outside)
+        check_names(self.name, self.wiring, read_outside)
         wanted = wanted_gradients(self.wiring, options.input_gradients)
-        bp_problem = why_no_backward(self.name, self.phase, self.wiring, wanted, options.insert_splits)
+        if self.division is None:
+            bp_problem = why_no_backward(self.name, self.phase, self.wiring, wanted, options.insert_splits)
+        else:
+            bp_problem = self.division.problem
         self.trains = bp_problem is None
 
         with self.enough_memory(), ExitStack() as stack:  # a source may hold a file open when a later layer fails
@@ -175,15 +191,17 @@ class Net(NetAccess):
             self.node_ops = {op.name: op for op in self.ops if op.neuron is None}
 
             # ops -> lifetimes, and memory for the parameters
-            keep = None if options.keep is None else {*options.read_outside, *results(self.wiring)}
+            keep = None if options.keep is None else {*read_outside, *results(self.wiring)}
             self.memory = Memory(self.ops, self.backend, keep)
             how = {"trains": self.trains, "initialise": options.initialise, "allocate": options.allocate}
             self.slots = place_parameters(self.target, self.ops, given, **how)
             self._make_accessors(options)
 
             # lifetimes -> steps, with the copies between memories
-            self.schedule = Schedule(self.memory, self.slots, self._shares)
-            self._passes = Passes(self.name, self.schedule, self.target, self._sources.rows_step(), bp_problem)
+            shares = self._shares if self._collectives is None else self._collectives
+            self.schedule = Schedule(self.memory, self.slots, shares)
+            rows = self._sources.rows_step()
+            self._passes = Passes(self.name, self.schedule, self.target, rows, bp_problem, self._collectives)
             if options.fallback == "error":
                 self.schedule.refuse_copies()
 
@@ -191,6 +209,15 @@ class Net(NetAccess):
             if options.allocate:
                 self._allocate()
             stack.pop_all()  # no error: from here on `shutdown` closes the states
+
+    def _divide(self, graph: Graph, options: NetOptions) -> Graph:
+        """Return this rank's graph of a net that is divided among ranks."""
+        given = options.ranks, options.partition_dim, options.input_gradients
+        self.division = divide(self.name, self.target, graph, *given, insert_splits=options.insert_splits)
+        self.target = replace(self.target, whole=self.division.parameters, between=options.communicator)
+        here = self.division.partition.graphs[options.rank]
+        tops = {top for node in here.nodes for top in node.tops}
+        return sort(replace(here, keep=graph.keep & tops))
 
     def _allocate(self) -> None:
         self.memory.allocate(self.plan)
@@ -232,12 +259,20 @@ class Net(NetAccess):
     def _make_accessors(self, options: NetOptions) -> None:
         """Make the objects that read and write blobs, sources, statistics and parameters."""
         self.communicator = options.communicator
-        self._shares = self.communicator and Shares(self.communicator, self.ops, self.phase, self.scalars)
+        self._shares = self._collectives = None
+        if self.communicator is not None and self.division is None:
+            self._shares = Shares(self.communicator, self.ops, self.phase, self.scalars)
+        elif self.communicator is not None:
+            known = self.backend, self.scalars, self.ops, self.slots
+            self._collectives = Collectives(self.name, self.communicator, *known, self.division.losses)
         self._blobs = Blobs(self.name, self.memory, trains=self.trains)
-        self._sources = Sources(self.name, self.phase, self.memory, self.scalars, self._blobs, self._shares)
-        self._statistics = Statistics(self.node_ops.values(), self.scalars, self._shares)
+        self._sources = Sources(
+            self.name, self.phase, self.memory, self.scalars, self._blobs, self._shares, self._collectives
+        )
+        self._statistics = Statistics(self.node_ops.values(), self.scalars, self._shares, self._collectives)
         self._carried = Carried(op.state for op in self.node_ops.values())
-        self.parameters = Parameters(self.name, self.slots, self._read, self._write_array)
+        others = {} if self.division is None else self.division.elsewhere(self.slots)
+        self.parameters = Parameters(self.name, self.slots, self._read, self._write_array, others)
 
     def layers_in(self, phase: str) -> dict[str, Layer]:
         """Return the layers that run in a phase by their names, those of containers by their full names."""
@@ -323,6 +358,11 @@ class Net(NetAccess):
         if self.allocated:
             self._passes.compile_all()
 
+    def agree_on_epoch(self) -> None:
+        """Let the ranks of a divided net agree on how many passes over the data are complete; collective."""
+        if self._collectives is not None:
+            self._collectives.agree_on_epoch()
+
     @in_turn("alone")
     def advance(self) -> None:
         """Let states take over what the last `forward` has left for the next batch, such as the states of sequences.
@@ -382,8 +422,7 @@ class Net(NetAccess):
         known = self.parameters
         names = known.sharers(), known.former
         loaded, values = match_weights(self.name, known.shapes(), *names, path, strict=strict, rename=rename)
-        for name, value in values.items():
-            self.parameters[name].value = value
+        known.write(values)
         return loaded
 
     # Nets as values

@@ -19,7 +19,7 @@ from ..protocols.algorithm import Algorithm
 from ..protocols.array import DTYPES, Dtype
 from ..protocols.backend import Backend, open_backend
 from ..protocols.communicator import Communicator
-from ..protocols.layer import PHASES, Layer, Phase, check_outputs, layer_type, refuse_unwired
+from ..protocols.layer import PHASES, Layer, PartitionDim, Phase, check_outputs, layer_type, refuse_unwired
 from ..protocols.view import Fitted
 from .fitted import read_fitted
 
@@ -40,13 +40,14 @@ FILE_OPTIONS: Mapping[str, tuple[type, str]] = {
     "fallback": (str, CHOICES["fallback"][1]),
     "deterministic": (bool, "true or false"),
     "insert_splits": (bool, "true or false"),
+    "partition_dim": (int, "-1, 0 or 1"),
     "freeze": (list, "a list of names of layers"),
 }
 """The options that a net file may have: their types in TOML, and a text for each type."""
 
 HANDED_ON = (
     *("algorithm", "backend", "seed", "dtype", "compute", "deterministic", "insert_splits", "pins", "kernels"),
-    *("fallback", "rank", "ranks", "communicator"),
+    *("fallback", "rank", "ranks", "partition_dim", "communicator"),
 )
 """The options that derived nets take over."""
 
@@ -82,6 +83,7 @@ class NetOptions:
     allocate: bool
     rank: int
     ranks: int
+    partition_dim: int
     communicator: Communicator | None
     blobs: Mapping[Top, str]
 
@@ -111,6 +113,8 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         ConfigError: names the net, the argument, its value and what it must be.
     """
     net = f"net '{given['name']}'"
+    if (communicator := given["communicator"]) is not None:
+        given = {**given, "rank": communicator.rank, "ranks": communicator.size}
     handles = handles_in(net, given["layers"])
     layers = _layers(net, given["layers"]) if handles is None else ()
     complaints = list(misfits(given))
@@ -128,6 +132,12 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
     rank, ranks = given["rank"], given["ranks"]
     if not (isinstance(rank, Integral) and isinstance(ranks, Integral) and 0 <= int(rank) < int(ranks)):
         complaints.append(f"rank={rank!r} of ranks={ranks!r}, but it must be a whole number from 0 to ranks - 1")
+    try:
+        dim = PartitionDim.convert(given["partition_dim"])
+        if dim is None:
+            raise ValueError
+    except ValueError:
+        complaints.append(f"partition_dim={brief(given['partition_dim'])}, but it must be {PartitionDim.wants}")
     if complaints:
         raise ConfigError("\n".join(f"{net}: {complaint}" for complaint in complaints))
     if any(isinstance(one, Top) for one in _names(given["keep"])):
@@ -155,6 +165,7 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         "input_gradients": tuple(given["input_gradients"]),
         "freeze": freeze,
         "algorithm": None if given["algorithm"] is None else _algorithm(net, given["algorithm"]),
+        "partition_dim": PartitionDim.convert(given["partition_dim"]),
         "fitted": read_fitted(net, given["fitted"]),
         "plan": deepcopy(dict(given["plan"] or {})),
         "pins": {**settled.pins, **(given["pins"] or {})},

@@ -39,15 +39,25 @@ class Parameters(Mapping[str, "ParameterHandle"]):
     One that its layer has renamed is found by the former name too.
 
     `net` is the net's name; `names` maps every name to the one in the first sharer; `read` and `write` copy arrays.
+    `elsewhere` has the shapes of parameters that only other ranks of a divided net have.
     """
 
-    def __init__(self, net: str, slots: Iterable[Slot], read: Read, write: Write) -> None:
+    def __init__(
+        self,
+        net: str,
+        slots: Iterable[Slot],
+        read: Read,
+        write: Write,
+        elsewhere: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> None:
         slots = sorted(slots, key=lambda slot: slot.order)
         self._handles = {slot.name: ParameterHandle(slot, read, write) for slot in slots}
         self.names = {name: slot.name for name, slot in names_of(slots).items()}
         self.former = {slot.name: slot.former_names() for slot in slots}
         self._renamed = {old: name for name, former in self.former.items() for old in former}
         self.net = net
+        self._elsewhere = dict(elsewhere or {})
+        self.former |= {name: [] for name in self._elsewhere}
 
     def __getitem__(self, name: str) -> ParameterHandle:
         found = self._handles.get(self.names.get(name) or self._renamed.get(name, name))
@@ -87,15 +97,21 @@ class Parameters(Mapping[str, "ParameterHandle"]):
 
     def sharers(self) -> dict[str, list[str]]:
         """Return for every parameter the list of its names: the first, then those in the other layers that share it."""
-        found = {name: [name] for name in self._handles}
+        found = {name: [name] for name in (*self._handles, *self._elsewhere)}
         for name, first in self.names.items():
             if name != first:
                 found[first].append(name)
         return found
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every parameter."""
-        return {name: handle.shape for name, handle in self._handles.items()}
+        """Return the shape of every parameter; in a divided net, those of the whole, and of what other ranks have."""
+        return {**{name: handle.whole_shape for name, handle in self._handles.items()}, **self._elsewhere}
+
+    def write(self, values: Mapping[str, np.ndarray]) -> None:
+        """Write values of some parameters, those of the whole net if it is divided; leave out what other ranks have."""
+        for name, value in values.items():
+            if name not in self._elsewhere:
+                self[name].value = value
 
     def load(self, snapshot: Snapshot, *, strict: bool = True) -> None:
         """Load parameters and buffers from a snapshot, even if its net had another phase.
@@ -105,8 +121,7 @@ class Parameters(Mapping[str, "ParameterHandle"]):
         Raises:
             SnapshotError: names the parameters that are missing, unused (if `strict`), or of another shape.
         """
-        for name, value in self.check(snapshot, strict=strict).items():
-            self[name].value = value
+        self.write(self.check(snapshot, strict=strict))
 
     def names_in(self, snapshot: Snapshot) -> dict[str, set[str]]:
         """Return for each parameter its names in a snapshot: several if it was not shared then."""
@@ -127,8 +142,10 @@ class Parameters(Mapping[str, "ParameterHandle"]):
             elif len(sources[name]) > 1:
                 several = ", ".join(sorted(sources[name]))
                 complaints.append(f"'{name}' is shared in this net, but in the snapshot it is not: {several}")
-            elif not fits(shape := saved[min(sources[name])].shape, handle.shape):
-                complaints.append(f"'{name}' has the shape {shape} in the snapshot, but {handle.shape} in this net")
+            elif not fits(shape := saved[min(sources[name])].shape, handle.whole_shape):
+                complaints.append(
+                    f"'{name}' has the shape {shape} in the snapshot, but {handle.whole_shape} in this net"
+                )
         used = {name for names in sources.values() for name in names}
         complaints += [f"'{name}' is not in the net" for name in saved if strict and name not in used]
         if complaints:
@@ -139,7 +156,7 @@ class Parameters(Mapping[str, "ParameterHandle"]):
                 f"the snapshot {what}: parameter {'; '.join(complaints)}",
                 "use the net file with which the snapshot was trained",
             )
-        return {name: saved[min(names)] for name, names in sources.items()}
+        return {name: saved[min(sources[name])] for name in self}
 
 
 class ParameterHandle:
@@ -158,12 +175,20 @@ class ParameterHandle:
         return self.storage.shape
 
     @property
+    def whole_shape(self) -> tuple[int, ...]:
+        """The shape in the whole net, of which a rank may hold a part."""
+        return self.shape if self.storage.cut is None else self.storage.cut.whole
+
+    @property
     def value(self) -> np.ndarray:
-        """A read-only copy of the value."""
+        """A read-only copy of the value. Where it is a part of the whole net's, all of that can be assigned, too."""
         return self._read(self._array())
 
     @value.setter
     def value(self, value: Any) -> None:
+        cut = self.storage.cut
+        if cut is not None and getattr(value, "shape", None) == cut.whole:
+            value = cut.of(value)
         self._write(value, self._array(), f"parameter '{self.name}'")
         self.storage.version += 1
 

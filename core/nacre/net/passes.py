@@ -7,6 +7,7 @@ from copy import copy
 from functools import partial
 
 from ..discovery.blame import blamed, wrong
+from ..engine.collectives import Collectives
 from ..engine.schedule import Schedule, compile_steps, failing_step
 from ..engine.target import Target
 from ..errors import NacreError, TopologyError
@@ -16,12 +17,19 @@ from ..protocols.backend import Step, wrapped
 class Passes:
     """The passes "feed" (the sources), "forward" and "backward"; methods are described in `Net`, which has the same.
 
-    `net` is the net's name, `rows` the step that counts the rows of a batch, and `bp_problem` the reason why there is
-    no backward pass. With `watch`, which is called after each step, passes run step by step.
+    `net` is the net's name, `rows` the step that counts the rows of a batch, `bp_problem` the reason why there is no
+    backward pass, and `collectives` what several ranks do together. With `watch`, which is called after each step,
+    passes run step by step.
     """
 
     def __init__(
-        self, net: str, schedule: Schedule, target: Target, rows: Step, bp_problem: TopologyError | None
+        self,
+        net: str,
+        schedule: Schedule,
+        target: Target,
+        rows: Step,
+        bp_problem: TopologyError | None,
+        collectives: Collectives | None = None,
     ) -> None:
         self._net = net
         self._schedule = schedule
@@ -29,6 +37,7 @@ class Passes:
         self._target = target
         self._rows = rows
         self._bp_problem = bp_problem
+        self._collectives = collectives
         self.calls: dict[str, Callable[[], None]] = {}
         self.arrange()
 
@@ -36,6 +45,9 @@ class Passes:
         """Make the lists of steps, and again when other layers are frozen."""
         self._steps = self._schedule.passes()
         self._steps["feed"].append(self._rows)
+        if (ranks := self._collectives) is not None:
+            self._steps["forward"] = [*ranks.before_forward(), *self._steps["forward"]]
+            self._steps["backward"] += ranks.after_backward()
 
     def compile_all(self) -> None:
         """Make one call of each pass."""

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from numbers import Integral
 
 from ..discovery.blame import wrong
+from ..engine.collectives import Collectives
 from ..engine.memory import Memory
 from ..engine.ops import Value
 from ..engine.shares import Shares
@@ -29,13 +30,22 @@ Calls = Mapping[str, Callable[[], None]]
 class Sources:
     """The sources of a net in one phase; the methods are described in `Net`, where they have the same names.
 
-    `scalars` holds how many rows of a batch are real; `shares` are those of several ranks.
+    `scalars` holds how many rows of a batch are real; `shares` are those of several ranks, and
+    `collectives` what the ranks of a divided net have together.
     """
 
     def __init__(
-        self, net: str, phase: str, memory: Memory, scalars: Scalars, blobs: Blobs, shares: Shares | None = None
+        self,
+        net: str,
+        phase: str,
+        memory: Memory,
+        scalars: Scalars,
+        blobs: Blobs,
+        shares: Shares | None = None,
+        collectives: Collectives | None = None,
     ) -> None:
         self._shares = shares
+        self._collectives = collectives
         self._net = net
         self._phase = phase
         self._memory = memory
@@ -99,6 +109,8 @@ class Sources:
 
     @property
     def epoch(self) -> int:
+        if self._collectives is not None:
+            return self._collectives.epoch
         return self._ending[0].epoch if self._ending else 0
 
     def forward_epoch(
@@ -115,7 +127,7 @@ class Sources:
                 f"{net} is in phase 'train', in which a pass over the data may begin inside a batch",
                 "use a net of another phase: net.derive('validation')",
             )
-        if not self._ending:
+        if not self._ending and self._collectives is None:
             raise DataError(f"{net} has no source whose data have an end, so there are no passes over the data")
         self.refuse_unwritten()
         for source in self._ending:

@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any, cast
 
 from ..discovery.blame import blaming, wrong
+from ..engine.collectives import Collectives
 from ..engine.ops import Op
 from ..engine.shares import Shares
 from ..errors import brief
@@ -21,18 +22,29 @@ class Statistics:
         ops: of the net's layers.
         scalars: hold how many rows of a batch are real.
         shares: of the losses, of several ranks.
+        collectives: know the losses of all ranks, if the net is divided among them.
     """
 
-    def __init__(self, ops: Iterable[Op], scalars: Scalars, shares: Shares | None = None) -> None:
+    def __init__(
+        self,
+        ops: Iterable[Op],
+        scalars: Scalars,
+        shares: Shares | None = None,
+        collectives: Collectives | None = None,
+    ) -> None:
         ops = list(ops)
         self._scalars = scalars
         self._shares = shares
         self._joined: tuple[int, dict[str, float]] | None = None
         self._losing = [op for op in ops if op.node.layer.has_loss]
         self._counting = [op for op in ops if op.node.layer.has_stats]
-        self._totals, self._rows, self._own_rows = [0.0] * len(self._losing), 0, 0
+        self._collectives = collectives
+        names = [op.name for op in self._losing] if collectives is None else list(collectives.loss_values)
+        self._totals, self._rows, self._own_rows = dict.fromkeys(names, 0.0), 0, 0
 
     def losses(self) -> dict[str, float]:
+        if self._collectives is not None:
+            return dict(self._collectives.loss_values)
         try:
             found = {op.name: float(op.state.loss) for op in self._losing if self._share(op)}
         except (AttributeError, TypeError, ValueError) as error:
@@ -55,23 +67,23 @@ class Statistics:
         return 1.0 if self._shares is None else self._shares.of[op.name]
 
     def count_losses(self) -> float:
-        losses = list(self.losses().values())
+        losses = self.losses()
         self._own_rows += int(self._scalars["rows"])
         if len(losses) > 1:
             rows = int(self._scalars["rows"]) if self._shares is None else self._shares.rows
             self._rows += rows
-            self._totals = [total + rows * one for total, one in zip(self._totals, losses, strict=True)]
-        return sum(losses)
+            self._totals = {name: self._totals[name] + rows * one for name, one in losses.items()}
+        return sum(losses.values())
 
     def statistics(self) -> dict[str, dict[str, float]]:
         found = {op.name: self._statistics_of(op) for op in self._counting}
-        if len(self._losing) > 1:
-            for op, total in zip(self._losing, self._totals, strict=True):
-                found[op.name] = {"loss": total / max(self._rows, 1), **found.get(op.name, {})}
+        if len(self._totals) > 1:
+            for name, total in self._totals.items():
+                found[name] = {"loss": total / max(self._rows, 1), **found.get(name, {})}
         return found
 
     def reset_statistics(self) -> None:
-        self._totals, self._rows, self._own_rows = [0.0] * len(self._losing), 0, 0
+        self._totals, self._rows, self._own_rows = dict.fromkeys(self._totals, 0.0), 0, 0
         for op in self._counting:
             with blaming(op.state):
                 op.state.reset_statistics()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from heapq import heappop, heappush
 from html import escape
 from numbers import Integral
 from typing import Any, ClassVar, cast
@@ -17,6 +18,7 @@ from ..engine.target import Target
 from ..errors import ConfigError, brief
 from ..fields.component import Component
 from ..fields.tables import type_name
+from ..graph.partition import Bridge
 from ..graph.wiring import Wiring
 from ..protocols.graph import Node
 from ..protocols.layer import Layer, is_identity
@@ -36,7 +38,8 @@ class LayerSummary:
     `parameters` counts what it learns, and `buffers` the other numbers that it keeps; `frozen` is true if it learns
     none of its parameters. `multiplications` are those of forward for a batch, None if they are not known, and `bytes`
     those of its tops, intermediates, parameters and buffers, though blobs may share memory, and of what it has made
-    itself, once the net has memory. `details` are fields such as its kernel.
+    itself, once the net has memory. `details` are fields such as its kernel; `rank` is that of its process, where the
+    summary is of several.
     """
 
     name: str
@@ -55,6 +58,7 @@ class LayerSummary:
     multiplications: int | None = None
     bytes: int = 0
     details: str = ""
+    rank: int | None = None
 
     def group(self, depth: int) -> str:
         """Return the name of the container around it at a depth, or its own if there is none."""
@@ -63,12 +67,16 @@ class LayerSummary:
 
 @dataclass(frozen=True)
 class BlobSummary:
-    """One version of a blob: the layer that writes it and those that read it, by their indices among the layers."""
+    """One version of a blob: the layer that writes it and those that read it, by their indices among the layers.
+
+    With `bridge` it goes from one rank to another.
+    """
 
     name: str
     shape: tuple[int, ...]
     producer: int
     consumers: tuple[int, ...]
+    bridge: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,7 @@ class NetSummary:
         for key in ("blobs", "copied_for"):
             del described[key]
         described["layers"] = [
-            {key: value for key, value in one.items() if key not in ("role", "containers")}
+            {key: value for key, value in one.items() if key not in ("role", "containers", "rank")}
             for one in described["layers"]
         ]
         return described
@@ -234,6 +242,71 @@ class Drawing(Component, kind="drawing"):
 
     def _only_nets(self, what: str) -> ConfigError:
         return ConfigError(f"{type(self).__name__} draws nets, but no {what}", "use the ending .svg or .png")
+
+
+def of_ranks(summaries: Sequence[NetSummary], bridges: Iterable[Bridge]) -> NetSummary:
+    """Return one summary of a net on all its ranks: a layer of rank 1 is called "conv1@1", and bridges are blobs."""
+    layers: list[LayerSummary] = []
+    blobs: list[BlobSummary] = []
+    for rank, one in enumerate(summaries):
+        before = len(layers)
+        layers += [replace(layer, name=_on_rank(layer.name, rank), rank=rank) for layer in one.layers]
+        blobs += [
+            replace(
+                blob,
+                producer=blob.producer + before,
+                consumers=tuple(consumer + before for consumer in blob.consumers),
+            )
+            for blob in one.blobs
+        ]
+    place = {layer.name: index for index, layer in enumerate(layers)}
+    for bridge in bridges:
+        ends = [
+            place[_on_rank(name, rank)] for name, rank in zip(bridge.layers, (bridge.start, bridge.end), strict=True)
+        ]
+        blobs.append(BlobSummary(bridge.blob, bridge.shape, ends[0], (ends[1],), bridge=True))
+    order = _order([(blob.producer, consumer) for blob in blobs for consumer in blob.consumers], len(layers))
+    place_of = {index: number for number, index in enumerate(order)}
+    blobs = [
+        replace(blob, producer=place_of[blob.producer], consumers=tuple(place_of[one] for one in blob.consumers))
+        for blob in blobs
+    ]
+    first = summaries[0]
+    return replace(
+        first,
+        layers=tuple(layers[index] for index in order),
+        blobs=tuple(blobs),
+        parameters=sum(one.parameters for one in summaries),
+        buffers=sum(one.buffers for one in summaries),
+        frozen=sum(one.frozen for one in summaries),
+        bytes={key: sum(one.bytes[key] for one in summaries) for key in first.bytes},
+        copies=sum(one.copies for one in summaries),
+        copied_for=tuple(dict.fromkeys(name for one in summaries for name in one.copied_for)),
+    )
+
+
+def _order(arrows: Iterable[tuple[int, int]], count: int) -> list[int]:
+    """Return numbers in an order in which each stands behind those from which arrows lead to it, else as they are."""
+    behind: list[list[int]] = [[] for _ in range(count)]
+    waits = [0] * count
+    for start, end in arrows:
+        behind[start].append(end)
+        waits[end] += 1
+    ready = [index for index in range(count) if not waits[index]]
+    order: list[int] = []
+    while ready:
+        order.append(index := heappop(ready))
+        for one in behind[index]:
+            waits[one] -= 1
+            if not waits[one]:
+                heappush(ready, one)
+    return order
+
+
+def _on_rank(name: str, rank: int) -> str:
+    """Return the name of a layer of one rank among those of all; containers differ from rank to rank, too."""
+    first, slash, rest = name.partition("/")
+    return f"{first}@{rank}{slash}{rest}"
 
 
 def _row(layer: LayerSummary) -> tuple[str, ...]:

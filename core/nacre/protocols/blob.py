@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from ..errors import BlobError
+from .part import Box
 
 MOST_AXES = 32
 """What every NumPy can hold; Caffe's limit too."""
@@ -17,9 +18,13 @@ class Blob:
     `of` is the blob whose memory this one reads under another shape (`backend.alias`), or None. `fed_by` is the state
     of a source, if the rows of an input are its records; a state that keeps the rows hands it on: `blob.fed_by =
     inputs[0].fed_by`.
+
+    Where a net is divided among ranks, `box` says which part of the whole net's blob an input is: random numbers are
+    drawn for this part of the whole. Elsewhere it is None.
     """
 
     fed_by: Any = None  # a SourceState, or None
+    box: Box | None = None
 
     def __init__(self, shape: tuple[int, ...], dtype: str, of: Blob | None = None) -> None:
         self.shape = tuple(int(length) for length in shape)

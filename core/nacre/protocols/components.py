@@ -105,6 +105,10 @@ class Constraint(Component, kind="constraint"):
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise ConfigError if this cannot constrain a parameter of `shape`; called when a net is made."""
 
+    def divides(self, shape: tuple[int, ...], axis: int) -> bool:
+        """Return whether parts of a parameter, cut along an axis, can each be constrained alone, on several ranks."""
+        return False
+
     @required()
     def constrain(self, backend: View, value: Array) -> None:
         """Change `value`, of the parameter's shape, in place."""

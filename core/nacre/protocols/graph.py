@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..discovery.blame import answered
 from .layer import Layer, bottoms_of, tops_of
+from .part import Part
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,13 @@ class Node:
     """One layer of a graph: `layer` is what runs, `user` the layer it came from; names and sharing go by `user`.
 
     `inside` is None, except for a layer in a container, and for one that `again` has made: then it has the names, and a
-    rewrite that connects the layer to other blobs changes them there.
+    rewrite that connects the layer to other blobs changes them there. `part` is None if the net is whole.
     """
 
     layer: Layer
     user: Layer
     inside: Inside | None = None
+    part: Part | None = None
 
     @property
     def name(self) -> str:

@@ -12,9 +12,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, cast, get_args
 
 from ..errors import ConfigError, ContractError
+from ..fields.checks import non_negative
 from ..fields.configured import Configured, Field, inside
-from ..fields.types import NAME, ClassCount, Converted, Names, Paths, Place, default, file_names
+from ..fields.types import NAME, ClassCount, Converted, Names, Paths, Place, default, file_names, whole
 from .components import Neuron, Transformer
+from .part import DIMS
 
 if TYPE_CHECKING:
     from ..calls.handles import Top
@@ -44,6 +46,23 @@ class Phases(Converted[Phase | Sequence[Phase], tuple[Phase, ...]]):
         if not set(phases) <= set(PHASES):
             raise ValueError
         return cast("tuple[Phase, ...]", phases)
+
+
+Connection = Literal["one_to_one", "one_to_all"]
+"""Which features of a bottom a feature of a top depends on: the one that stands at its place, or all."""
+
+
+class PartitionDim(Converted[int | str | None, int | None]):
+    """How a layer is divided among ranks: -1, 0 or 1, or "none", "batch" or "features"; None is what the net says."""
+
+    wants = "-1 or 'none', 0 or 'batch', 1 or 'features'"
+
+    @staticmethod
+    def convert(value: Any) -> int | None:
+        number = DIMS.get(value) if isinstance(value, str) else None if value is None else whole(value)
+        if number not in DIMS.values() and value is not None:
+            raise ValueError
+        return number
 
 
 class NoAttributeError(ConfigError, AttributeError):
@@ -104,8 +123,21 @@ class Layer(Configured):
     compares_numbers: ClassVar[bool] = False
     """Whether it compares numbers with numbers, as a loss of a regression does: it reads no scores of classes."""
 
+    connection: ClassVar[tuple[Connection, ...]] = ("one_to_one",)
+    """For each bottom whether a feature of a top depends on one of its features, or on all; the last is for the rest.
+
+    Where a net is divided among ranks, a layer that is cut along its features gets these of the bottom's, or all.
+    """
+
+    feature_axis: ClassVar[int | None] = 1
+    """The axis of the tops that counts their features; None is that of the first bottom."""
+
     name: Annotated[str, "name of the layer; by default that of its first top"] = ""
     exclude: Annotated[Phases, "phases in which the layer is absent"] = default(())
+    partition_dim: Annotated[
+        PartitionDim, "how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says"
+    ] = default(None)
+    location: Annotated[int | None, non_negative, "the rank of a layer that is not divided; 0 by default"] = None
 
     param_key = ""
     """The layers of a net that have one key share their parameters; every layer with parameters has it for a field."""
@@ -135,6 +167,7 @@ class Layer(Configured):
         statistics: Mapping[str, tuple[str, str]] | None = None,
         version: int | None = None,
         renamed: Mapping[str, str] | None = None,
+        connection: Connection | Sequence[Connection] | None = None,
     ) -> None:
         if (has_param or is_container(cls)) and not any(
             "param_key" in inspect.get_annotations(one) for one in cls.__mro__
@@ -149,6 +182,12 @@ class Layer(Configured):
                     f"one of {', '.join(map(repr, BETTER))}"
                 )
             cls.statistics, cls.has_stats = {**cls.statistics, **statistics}, True
+        if connection is not None:
+            connections = Names.convert(connection)
+            if not connections or not set(connections) <= set(get_args(Connection)):
+                known = " or ".join(map(repr, get_args(Connection)))
+                raise ContractError(f"{cls.__name__} declares connection={connection!r}, but it must be {known}")
+            cls.connection = cast("tuple[Connection, ...]", connections)
         for trait, value in said.items():
             setattr(cls, trait, value)
         fields = {field.name for field in dataclasses.fields(cls)}
@@ -311,6 +350,44 @@ class Layer(Configured):
         Their entries of `diffs` are always None. Another layer must give the gradient of such a blob if it needs one.
         """
         return ()
+
+    @property
+    def crosses_ranks(self) -> bool:
+        """Whether gradients leave this process here, or come in, as in a bridge: it needs no loss above it."""
+        return False
+
+    def partition(self, part: int, parts: int) -> Layer:
+        """Return the layer that computes one part of this layer's features, of so many parts; `part` counts from 0.
+
+        It has the features from `part_of(features, part, parts)[0]` on: an InnerProduct of 10 outputs is cut into two
+        of 5. It may be this layer, if it computes what it is given: a function of single numbers. Parameters of the
+        part have the whole's shape, or are shorter along one axis; the net gives them their part of the whole's first
+        values. Bottoms are cut in the same way, if `connection` says so, or whole.
+
+        Raises:
+            ConfigError: it cannot be cut along its features.
+        """
+        raise ConfigError(
+            f"{self.name}: {layer_type(type(self))} cannot be cut along its features (partition_dim=1)",
+            "set its partition_dim to 0 (by records) or -1 (not at all)",
+        )
+
+    def not_by_records(self) -> str:
+        """Return why the records of a batch must be together in this layer, or "" if they may be on several ranks."""
+        return ""
+
+    def with_batch(self, rows: int) -> Layer:
+        """Return this source with batches of so many records: one rank's part of a batch that several have together.
+
+        Raises:
+            ConfigError: it has no field `batch_size`.
+        """
+        if not isinstance(getattr(self, "batch_size", None), int):
+            raise ConfigError(
+                f"{self.name}: {layer_type(type(self))} has no batch_size that could be divided among ranks",
+                "set its partition_dim to -1: then one rank reads whole batches",
+            )
+        return dataclasses.replace(cast("Any", self), batch_size=rows)
 
     def weighing(self, blob: str) -> Layer | None:
         """Return this loss as one that multiplies the loss of each record by its number in a blob; None if it cannot.

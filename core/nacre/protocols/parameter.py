@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import ConfigError
 from .array import Array
 from .components import Constraint, Initializer, Regularizer
+from .part import Cut
 
 
 def fits(shape: tuple[int, ...], needed: tuple[int, ...]) -> bool:
@@ -31,6 +32,8 @@ class Parameter:
         trainable: False makes it a buffer, shared and saved like a parameter, but never touched by the solver.
         tied: "layer/parameter" of another layer of the net: this one uses its value, and adds to its gradient.
         transposed: a tied parameter uses the other's transpose.
+        blocks: how many blocks of equal length it has along the axis that counts features, such as an LSTM's four
+            gates; where the layer is cut along its features, each block is.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class Parameter:
         trainable: bool = True,
         tied: str = "",
         transposed: bool = False,
+        blocks: int = 1,
     ) -> None:
         if init is None and not tied:
             raise ConfigError(f"parameter '{name}' needs an initializer (init=...)")
@@ -57,6 +61,7 @@ class Parameter:
         self.trainable = trainable
         self.tied = tied
         self.transposed = transposed
+        self.blocks = blocks
         self.blob: Array = None
         self.gradient: Array | None = None
         self.frozen = False  # whether its net does not change it, even if it is a buffer
@@ -105,13 +110,14 @@ class Storage:
 
     `array` holds the value; it is None, and so is `placed`, in a net that only plans. `version` grows with every
     change, so that a packed or narrower copy knows when it is out of date: by one with an update, and by one more if a
-    constraint follows.
+    constraint follows. `cut` says which part of the whole net's parameter it is, if it is not all of it.
     """
 
-    def __init__(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: str, cut: Cut | None = None) -> None:
         self.name = name
         self.shape = shape
         self.dtype = dtype
+        self.cut = cut
         self.placed: Placed | None = None
         self.version = 0
 

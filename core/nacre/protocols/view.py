@@ -14,6 +14,7 @@ from ..text import with_article
 from .array import Array
 from .backend import HostMemory
 from .blob import Blob
+from .part import BATCH, Part
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,12 +62,39 @@ class Scalars:
         return self._indices[name]
 
 
+class PartScalars(Scalars):
+    """The scalars of a net, in which "rows" are those of a part of the batch: the scalar `rows`."""
+
+    def __init__(self, whole: Scalars, rows: str) -> None:
+        self._whole, self._rows = whole, rows
+        self.values = whole.values
+
+    def declare(self, name: str, value: float = 0.0) -> None:
+        self._whole.declare(name, value)
+
+    def place(self, name: str) -> int:
+        return self._whole.place(self._rows if name == "rows" else name)
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[self.place(name)]
+
+    def __setitem__(self, name: str, value: float) -> None:
+        self.values[self.place(name)] = value
+
+
+EVERY = 2.0**31
+ROWS_OF_PART, EVERY_ROW = "rows of the part", "every row"
+"""Scalars of a net that is divided among ranks: real rows among those of this rank, and more than any batch has."""
+
+
 class View:
     """The net's own view of its backend: what a state may know of the outside world, and nothing else.
 
     `fitted` is what is known of the training data when a state is set up; `communicator` connects the `ranks`, or is
-    None.
+    None. `between` connects the ranks that a net is divided among; else it is None.
     """
+
+    between: Any = None  # a Communicator, if the net can run
 
     def __init__(
         self,
@@ -269,6 +297,24 @@ def named_view(view: View, own: str, full: str) -> View:
     """Return a view for a layer in a container: the same, but it knows the layer's full name."""
     named = copy(view)
     named._own_name, named._full_name = own, full  # pyright: ignore[reportPrivateUsage]
+    return named
+
+
+def part_view(view: View, part: Part, between: Any) -> View:
+    """Return a view for a part of a layer: it knows which rows are its own.
+
+    Only parts along the batch have a rank: what is cut along its features, or is not cut, sees all rows.
+    """
+    named = copy(view)
+    named.between = between
+    if part.dim == BATCH:
+        named.rank, named.ranks = part.number, part.count
+    else:
+        named.rank, named.ranks, named.communicator = 0, 1, None
+    if part.inserted or part.dim == BATCH:
+        rows = EVERY_ROW if part.inserted else ROWS_OF_PART
+        view.scalars.declare(rows, EVERY)
+        named.scalars = PartScalars(view.scalars, rows)
     return named
 
 

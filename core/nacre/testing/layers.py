@@ -20,9 +20,11 @@ from ..protocols.state import SourceState
 from ..random import Random
 from .close import GRADIENT_TOLERANCES, assert_close, assert_near, both_zero
 from .gradients import ENTRIES, numerical_gradient, worst_error
+from .parts import check_partition, why_uncut
 from .states import (
     CONTAINER,
     COUNTS,
+    CUT,
     DRAWS_EXAMPLES,
     HAS_GRADIENTS,
     ONE_STATE,
@@ -77,7 +79,16 @@ class LayerTests(StateTests):
             *("traits", "shapes", "plans_without_memory", "shutdown", "memory", "random_numbers", "memory_is_shared"),
             *("forward_twice", "inputs_are_left_alone", "without_gradients"),
             *("gradients_are_written", "unwanted_gradients", "reads"),
-            *("scratch", "moved_memory", "two_instances", "frozen_parameters", "elementwise", "growth", "global_state"),
+            *(
+                "partition",
+                "scratch",
+                "moved_memory",
+                "two_instances",
+                "frozen_parameters",
+                "elementwise",
+                "growth",
+                "global_state",
+            ),
         )
     )
     OF_THE_FIRST = frozenset({"test_growth", "test_global_state", "test_two_instances"})
@@ -100,16 +111,20 @@ class LayerTests(StateTests):
 
     @only(ONE_STATE)
     def test_examples(self, backend: str) -> None:
-        """The examples show what the traits promise: parameters, and gradients that can be checked."""
+        """The examples show what the class promises: parameters, gradients that can be checked, and parts."""
         parameters = numbers = 0
+        uncut: list[str | None] = []
         for example in self.examples():
             with self.trial(example, backend, self.dtypes[0]) as trial:
+                uncut.append(why_uncut(trial, 2))
                 parameters += len(trial.op.state.parameters)
                 if trial.differentiates:
                     trial.forward()
                     numbers += sum(one.size for one in trial.gradients().values())
         assert parameters or not self.layer.has_param, "has_param is declared, but no example has a parameter"
         assert numbers or not self.layer.can_do_bp, "can_do_bp is declared, but no example has a gradient to check"
+        if CUT.holds(type(self)):
+            assert None in uncut, f"partition is defined, but no example can be cut: {'; '.join(map(str, uncut))}"
 
     @only(ONE_STATE)
     def test_traits(self, backend: str, dtype: str, example: Example) -> None:
@@ -391,6 +406,14 @@ class LayerTests(StateTests):
                 check_kernel(self, kernel, backend, dtype, example, variants=False)
 
         run_strategy(self, check)
+
+    @only(ONE_STATE, CUT)
+    @after(*ROOTS, "forward")
+    def test_partition(self, backend: str, dtype: str, example: Example) -> None:
+        """Cut along its features for two or three ranks, it gives what it gives whole, with the same first values."""
+        with self.naming_faults(backend, dtype, example):
+            for parts in (2, 3):
+                check_partition(self, backend, dtype, example, parts)
 
     # Containers
 

@@ -15,7 +15,7 @@ import pytest
 from ..errors import NacreError
 from ..protocols import backend as backends
 from ..protocols.backend import Backend, HostMemory, Own
-from ..protocols.layer import is_container, is_output
+from ..protocols.layer import Layer, is_container, is_output
 from ..protocols.state import LayerState
 from .close import TOLERANCES, assert_close, both_zero
 from .outside import global_state, growth, keeps_objects
@@ -31,6 +31,8 @@ COUNTS = When("`has_loss` or `has_stats`", lambda suite: suite.layer.has_loss or
 READS = When("no `is_source`", lambda suite: is_container(suite.layer) or not suite.layer.is_source)
 OWN_MEMORY = When("no `is_inplace`", lambda suite: not suite.layer.is_inplace)
 LEARNS = When("`has_param`, or a container", lambda suite: suite.layer.has_param or is_container(suite.layer))
+CUT = When("with `partition`", lambda suite: suite.layer.partition is not Layer.partition)
+"""The layer says how it is cut along its features."""
 FORGETS = When("no outputs, which keep what they read", lambda suite: not is_output(suite.layer))
 DRAWS_EXAMPLES = defines("strategy")
 

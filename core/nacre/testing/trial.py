@@ -22,6 +22,7 @@ from ..net.input import InputLayer
 from ..net.net import Net
 from ..protocols.array import Dtype
 from ..protocols.backend import Backend, Own, open_backend
+from ..protocols.communicator import Communicator
 from ..protocols.graph import Graph
 from ..protocols.layer import PHASES, Layer, Phase, layer_type, tops_of
 from ..protocols.state import LayerState
@@ -231,6 +232,7 @@ class Trial:
         above: whether layers stand between the tops and the probe, so that the net has memory to share.
         beside: other layers of the net, such as one whose parameter the tested layer uses.
         kernel: (kernel, its backend); by default the layer's own state.
+        communicator: connects the ranks among which the layer is divided; the other layers are on the first.
     """
 
     def __init__(
@@ -250,6 +252,7 @@ class Trial:
         beside: Sequence[Layer] = (),
         kernel: tuple[type, str] | None = None,
         allocate: bool = True,
+        communicator: Communicator | None = None,
     ) -> None:
         self.layer = make(example)
         self.arrays = [one.astype(dtype) if one.dtype.kind == "f" else one for one in example.arrays()]
@@ -287,6 +290,8 @@ class Trial:
                 keep=keep if keep == "all" else (*keep, *self.tops),
                 input_gradients=[f"source{index}" for index in self.wanted],
                 allocate=allocate,
+                communicator=communicator,
+                partition_dim=0 if communicator is None else "none",
             )
         self.ops = [op for name, op in self.net.node_ops.items() if self.layer.name in with_containers(name)]
         if parameters is not None and allocate:
@@ -311,8 +316,12 @@ class Trial:
         """Return the values of the parameters and buffers, by their names in the layer."""
         return {name: handle.value for name, handle in self._parameters()}
 
+    def parameter(self, name: str) -> Any:
+        """Return the handle of a parameter by its name in the layer."""
+        return dict(self._parameters())[name]
+
     def set_parameter(self, name: str, value: Any) -> None:
-        dict(self._parameters())[name].value = value
+        self.parameter(name).value = value
 
     def random(self) -> Random:
         """Return the random numbers that the layer draws in the net's present step."""
@@ -321,11 +330,14 @@ class Trial:
     def forward(self, arrays: Sequence[np.ndarray] | None = None) -> float:
         """Write the inputs, which may have fewer rows, and run forward; return the loss."""
         for index, array in enumerate(self.arrays if arrays is None else arrays):
-            self.net.write(f"source{index}", array)
+            if f"source{index}" in self.net.memory.final:  # on another rank than the first there is none
+                self.net.write(f"source{index}", array)
         return self.net.forward()
 
     def results(self) -> list[np.ndarray]:
-        """Return what the last forward pass left in the tops."""
+        """Return what the last forward pass left in the tops, or in this rank's part of them."""
+        if self.net.division is not None:
+            return [self.net.blob(value.name) for value in self.op.outputs]
         return [self.net.blob(name) for name in self.tops]
 
     def loss(self) -> float:
@@ -341,7 +353,8 @@ class Trial:
     def gradients(self) -> dict[str, np.ndarray]:
         """Run backward; return the gradients of the wanted inputs ("input 0") and of the parameters, by name."""
         self.net.backward()
-        inputs = {f"input {index}": self.net.gradient(f"source{index}") for index in self.wanted}
+        here = [index for index in self.wanted if f"source{index}" in self.net.memory.final]
+        inputs = {f"input {index}": self.net.gradient(f"source{index}") for index in here}
         return {**inputs, **self._parameter_gradients()}
 
     def _parameter_gradients(self) -> dict[str, np.ndarray]:

@@ -27,7 +27,9 @@ def facts_of(members: Members) -> dict[str, Any]:
     state.pop("plan")  # that of the first, which all follow as far as they can
     layers = {f"layer '{table['name']}'": table for table in state.pop("layers")}
     data: dict[str, Any] = {}
-    for op in net.ops:
+    if net.division is not None:  # ranks have other layers
+        state = {key: value for key, value in state.items() if key != "parts"}
+    for op in net.ops if net.division is None else ():
         if isinstance(op.state, SourceState):
             memory = {key: value for key, value in remembered(op.state).items() if isinstance(value, int | str)}
             data[f"data of layer '{op.name}'"] = {**memory, "shapes": [list(value.shape) for value in op.outputs]}
@@ -38,7 +40,9 @@ def facts_of(members: Members) -> dict[str, Any]:
 
 def fingerprint(members: Members, iteration: int) -> dict[str, Any]:
     """Return what must be the same on all ranks when they begin: the iteration, and a checksum of each parameter."""
-    sums = {name: zlib.crc32(handle.value.tobytes()) for name, handle in members.net.parameters.items()}
+    same = {slot.name for slot in members.net.slots if slot.everywhere}
+    values = {name: handle.value for name, handle in members.net.parameters.items() if name in same}
+    sums = {name: zlib.crc32(value.tobytes()) for name, value in values.items()}
     return {"iteration": iteration, **{f"checksum of {name}": found for name, found in sums.items()}}
 
 

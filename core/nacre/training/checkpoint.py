@@ -10,6 +10,7 @@ from ..discovery.blame import answered, blaming, foreign, wrong
 from ..discovery.guard import described as described_error
 from ..errors import NacreError, SnapshotError, brief
 from ..fields.tables import table_of
+from ..net.division import whole_arrays
 from ..net.fitted import check_alike
 from ..protocols.array import Array
 from ..protocols.parameter import fits
@@ -30,8 +31,13 @@ def make_snapshot(members: Members, iteration: int, epochs: int) -> Snapshot:
 
     net, communicator = members.net, members.net.communicator
     arrays: dict[str, Any] = {f"{PARAMETERS}{name}": handle.value for name, handle in net.parameters.items()}
+    cuts = {name: handle.storage.cut for name, handle in net.parameters.items()}
+    parts = {key: cuts[key.removeprefix(PARAMETERS)] for key in arrays}
     for entry in _history(members):
         arrays[entry.key] = entry.piece.of(entry.host).reshape(entry.shape)
+        parts[entry.key] = cuts[entry.piece.name]
+    if net.division is not None and communicator is not None:
+        arrays = whole_arrays(communicator, arrays, parts)
     memory, remembered_arrays = _memory(members.owners)
     arrays |= remembered_arrays
     if communicator is not None:
@@ -197,11 +203,16 @@ def _load_history(members: Members, snapshot: Snapshot) -> None:
             "freeze the same layers; or let the solver begin anew: --reset-solver (reset_solver=True); or begin a new "
             "training with the parameters: --weights (net.load)",
         )
+    found: list[np.ndarray[Any, Any]] = []
     for entry, key in zip(entries, keys, strict=True):
-        if not fits(shape := snapshot.arrays[key].shape, entry.shape):
-            raise SnapshotError(f"{entry.key} has the shape {shape} in the snapshot, but {entry.shape} here")
-    for entry, key in zip(entries, keys, strict=True):
-        entry.piece.of(entry.host)[:] = snapshot.arrays[key].reshape(-1)
+        handle, array = members.net.parameters[entry.piece.name], snapshot.arrays[key]
+        if not fits(array.shape, handle.whole_shape):
+            raise SnapshotError(
+                f"{entry.key} has the shape {array.shape} in the snapshot, but {handle.whole_shape} here"
+            )
+        found.append(array if (cut := handle.storage.cut) is None else cut.of(array))
+    for entry, array in zip(entries, found, strict=True):
+        entry.piece.of(entry.host)[:] = array.reshape(-1)
     for array, host in {id(entry.array): (entry.array, entry.host) for entry in entries}.values():
         members.net.backend.from_host(host, array)
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ..protocols.array import Array
 from ..protocols.backend import Step
 from ..protocols.view import View
 from .spans import Span
+
+if TYPE_CHECKING:
+    from ..engine.parameters import Slot
+    from ..net.net import Net
+
+Norm = Callable[[Sequence[Array]], Array]
+"""Computes the L2 norm of all numbers of flat arrays."""
 
 
 def iteration_steps(
@@ -48,10 +56,19 @@ class Accumulator:
             self.xp.multiply(gradient, self.share, out=gradient)
 
 
-def clip_steps(view: View, spans: Sequence[Span], value: float, norm: float) -> list[Step]:
-    """Return the steps that clip the gradients: first every number, then the norm of all together; 0 clips nothing."""
+def clip_steps(
+    view: View,
+    spans: Sequence[Span],
+    value: float,
+    norm: float,
+    norm_of_all: Norm,
+) -> list[Step]:
+    """Return the steps that clip the gradients: first every number, then the norm of all together; 0 clips nothing.
+
+    `norm_of_all` returns this norm, of the gradients of all ranks.
+    """
     gradients = [span.gradient for span in spans]
-    limits = [(clip_value, value), (clip_norm, norm)]
+    limits = [(clip_value, value), (partial(clip_norm, norm_of_all), norm)]
     return [Step("clip", "gradients", partial(clip, view, gradients, limit)) for clip, limit in limits if limit]
 
 
@@ -66,14 +83,36 @@ def clip_value(view: View, gradients: Sequence[Array], limit: float) -> None:
         xp.add(gradient, bad, out=gradient)
 
 
-def clip_norm(view: View, gradients: Sequence[Array], limit: float) -> None:
+def norm_of(xp: Any, gradients: Sequence[Array]) -> Array:
+    """Return the L2 norm of all numbers of flat arrays."""
+    return xp.sqrt(sum(xp.multiply(xp.dot(one, one), 1, dtype="float64") for one in gradients))
+
+
+def norm_of_ranks(net: Net, slots: Sequence[Slot]) -> Norm:
+    """Return what computes the norm of gradients: in a net that is divided among ranks, of those of all of them."""
+    xp, communicator = net.view().xp, net.communicator
+
+    def over_ranks(gradients: Sequence[Array]) -> Array:
+        import numpy as np
+
+        flat = [(slot.everywhere, slot.gradient.reshape(-1)) for slot in slots if slot.gradient is not None]
+        own, same = ([gradient for shared, gradient in flat if shared is which] for which in (False, True))
+        square = np.array([float(norm_of(xp, own)) ** 2])
+        assert communicator is not None
+        communicator.allreduce(square)
+        return xp.sqrt(float(square[0]) + norm_of(xp, same) ** 2)
+
+    divided = net.division is not None and communicator is not None
+    return over_ranks if divided else partial(norm_of, xp)
+
+
+def clip_norm(norm: Norm, view: View, gradients: Sequence[Array], limit: float) -> None:
     """Shrink all gradients by limit / norm where the L2 norm of all their numbers is above `limit`, as Caffe does.
 
     Others keep every bit. So do those whose norm is not finite: who looks for such a number finds it where it is.
     """
     xp = view.xp
-    if gradients:
-        norm = xp.sqrt(sum(xp.multiply(xp.dot(one, one), 1, dtype="float64") for one in gradients))
-        factor = xp.where(xp.isfinite(norm), limit / xp.fmax(norm, limit), 1.0)
-        for gradient in gradients:
-            xp.multiply(gradient, factor, out=gradient, dtype=gradient.dtype)
+    found = norm(gradients)
+    factor = xp.where(xp.isfinite(found), limit / xp.fmax(found, limit), 1.0)
+    for gradient in gradients:
+        xp.multiply(gradient, factor, out=gradient, dtype=gradient.dtype)

@@ -27,7 +27,7 @@ from .answers import check_method, number_of, policy_of, started, steps_of
 from .callback import CallbackState, Score, is_due, snapshot_place
 from .checkpoint import first_not_finite, make_snapshot, restore
 from .framework import FrameworkState
-from .gradients import clip_steps, iteration_steps
+from .gradients import clip_steps, iteration_steps, norm_of_ranks
 from .history import History, Last
 from .members import Members, Remembers
 from .method import MethodState
@@ -130,14 +130,14 @@ class Training:
             self.method = self._make_method()
         self.rate = Rate(policy_of(solver.lr_policy, "rate", solver.lr_policy.start(self)))
         self.momentum = policy_of(solver.momentum_policy, "momentum", solver.momentum_policy.start(self))
-        if net.communicator is not None:
+        if net.communicator is not None and net.division is None:  # the passes of a divided net do all of it
             framework = solver.framework_of(net.communicator)
             self.framework = started(framework, "start", framework.start(self), FrameworkState)
         decoupled, view = solver.method.decoupled, net.view()
         self.choices = choose_penalties(net, self.slots, solver.regu_coef, decoupled=decoupled)
         update = [
             *(self.framework.steps() if self.framework else ()),
-            *clip_steps(view, self.spans, solver.clip_value, solver.clip_norm),
+            *clip_steps(view, self.spans, solver.clip_value, solver.clip_norm, norm_of_ranks(net, self.slots)),
             *regularise_steps(net, self.slots, self.choices, solver.regu_coef, decoupled=decoupled),
             Step("update", type(solver.method).__name__, self.method.update, self.method_backend),
             *constrain_steps(net, self.slots, self.choices, lambda: self.iteration),
@@ -552,6 +552,7 @@ class Training:
             self.warn(warning)
         self.iteration = self.resumed_from = snapshot.iteration
         self.epochs = snapshot.state.get("epochs", 0)
+        self.net.agree_on_epoch()
         self._epoch = self.net.epoch
         for phase, curve in self.curves.curves.items():
             if phase != "train" and curve.rows:

@@ -127,6 +127,8 @@ if TYPE_CHECKING:
     from .regularizers import L1 as L1
     from .regularizers import L2 as L2
     from .shapes.argmax import ArgmaxLayer as ArgmaxLayer
+    from .shapes.bridge_dst import BridgeDstLayer as BridgeDstLayer
+    from .shapes.bridge_src import BridgeSrcLayer as BridgeSrcLayer
     from .shapes.concat import ConcatLayer as ConcatLayer
     from .shapes.crop import CropLayer as CropLayer
     from .shapes.crop_like import CropLikeLayer as CropLikeLayer
@@ -160,6 +162,8 @@ LAYERS = {
     "Bias": "nacre_layers.linear.bias:BiasLayer",
     "BinaryAccuracy": "nacre_layers.metrics.binary_accuracy:BinaryAccuracyLayer",
     "BinaryCrossEntropyLoss": "nacre_layers.losses.binary_cross_entropy_loss:BinaryCrossEntropyLossLayer",
+    "BridgeDst": "nacre_layers.shapes.bridge_dst:BridgeDstLayer",
+    "BridgeSrc": "nacre_layers.shapes.bridge_src:BridgeSrcLayer",
     "CalibrationError": "nacre_layers.metrics.calibration_error:CalibrationErrorLayer",
     "ChannelPooling": "nacre_layers.pooling.channel_pooling:ChannelPoolingLayer",
     "ClassSoftmaxLoss": "nacre_layers.losses.class_softmax_loss:ClassSoftmaxLossLayer",
@@ -278,6 +282,10 @@ REGULARIZERS = {"L1": "nacre_layers.regularizers:L1", "L2": "nacre_layers.regula
 LAYERS_OF = {
     "neuron": "nacre_layers.elementwise.activation:ActivationLayer",
     "copies": "nacre_layers.shapes.split:SplitLayer",
+    "slice": "nacre_layers.shapes.slice:SliceLayer",
+    "concat": "nacre_layers.shapes.concat:ConcatLayer",
+    "bridge_src": "nacre_layers.shapes.bridge_src:BridgeSrcLayer",
+    "bridge_dst": "nacre_layers.shapes.bridge_dst:BridgeDstLayer",
 }
 POOLINGS = {
     "Max": "nacre_layers.pooling.functions:Max",

@@ -23,6 +23,9 @@ class L2Norm(Constraint):
                 f"L2Norm: axis={self.axis}, but a parameter of shape {shape} has the axes 0 to {len(shape) - 1}"
             )
 
+    def divides(self, shape: tuple[int, ...], axis: int) -> bool:
+        return len(shape) > 1 and axis == self.axis
+
     def constrain(self, backend: View, value: Array) -> None:
         xp, kind = backend.xp, str(value.dtype)
         others = tuple(axis for axis in range(value.ndim) if axis != self.axis or value.ndim == 1)

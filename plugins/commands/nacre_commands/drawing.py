@@ -33,6 +33,17 @@ COLOURS = {
     "parameters": ("#eef6ea", "#4f7f3a"),
     "other": ("#f5f5f5", "#777777"),
 }
+OF_RANKS = (
+    ("#fdeaea", "#c0392b"),
+    ("#e8f1fb", "#2f6db0"),
+    ("#eef6ea", "#4f7f3a"),
+    ("#fdf3dc", "#b9770e"),
+    ("#f3eafa", "#7d3c98"),
+    ("#e3f5f3", "#138d75"),
+    ("#f5eee6", "#7e5109"),
+    ("#eceff4", "#34495e"),
+)
+"""The colours of the layers of a rank, where a net is drawn on several; the ninth has those of the first."""
 
 
 @dataclass(eq=False)
@@ -70,6 +81,7 @@ class Line:
     blob: str
     label: str
     places: list[Box]
+    bridge: bool = False
 
 
 class Dot(Drawing):
@@ -114,7 +126,8 @@ def dot(net: NetSummary) -> str:
         label = json.dumps(f"{blob.name}\n{_shape(blob)}", ensure_ascii=False)
         producer = json.dumps(net.layers[blob.producer].name)
         for consumer in blob.consumers:
-            lines.append(f"  {producer} -> {json.dumps(net.layers[consumer].name)} [label={label}]")
+            style = ", style=dashed" if blob.bridge else ""
+            lines.append(f"  {producer} -> {json.dumps(net.layers[consumer].name)} [label={label}{style}]")
         if not blob.consumers:
             end = json.dumps(f"blob {blob.name}")
             lines += [f"  {end} [shape=plaintext, style=solid, label={label}]", f"  {producer} -> {end}"]
@@ -135,7 +148,7 @@ def _dot_boxes(layers: Sequence[LayerSummary], depth: int) -> list[str]:
             lines.append(f'{indent}  label={label}; labeljust=l; style=rounded; color="{EDGE}"; fontname="sans-serif"')
             lines += [*_dot_boxes(members, depth + 1), f"{indent}}}"]
         else:
-            fill, edge = COLOURS[_colour(layer)]
+            fill, edge = _colours(_colour(layer))
             words = [_own_name(layer), _subtitle(layer), *([layer.details] if layer.details else [])]
             label = json.dumps("\n".join(words), ensure_ascii=False)
             lines.append(f'{indent}{json.dumps(layer.name)} [label={label}, fillcolor="{fill}", color="{edge}"]')
@@ -201,7 +214,7 @@ def _places(net: NetSummary) -> tuple[list[Box], list[Line]]:
         trunk = [Box(rank) for rank in range(start.rank + 1, max(end.rank for end in ends))]
         passing += trunk
         for end in ends:
-            line = Line(blob.name, label, [start, *trunk[: end.rank - start.rank - 1], end])
+            line = Line(blob.name, label, [start, *trunk[: end.rank - start.rank - 1], end], blob.bridge)
             for one, other in pairwise(line.places):
                 if (id(one), id(other)) not in joined:
                     joined.add((id(one), id(other)))
@@ -245,7 +258,14 @@ def _container_title(name: str, kind: str) -> str:
 
 
 def _colour(layer: LayerSummary) -> str:
+    if layer.rank is not None:
+        return str(layer.rank)
     return layer.role or ("parameters" if layer.parameters or layer.shared else "other")
+
+
+def _colours(name: str) -> tuple[str, str]:
+    """Return the colours inside and around a box: those of a rank, if the name is its number."""
+    return OF_RANKS[int(name) % len(OF_RANKS)] if name.isdecimal() else COLOURS[name]
 
 
 def _shape(blob: BlobSummary) -> str:
@@ -323,7 +343,7 @@ def _mean(numbers: Sequence[float], otherwise: float) -> float:
 
 
 def _draw_box(box: Box) -> str:
-    fill, edge = COLOURS[box.colour]
+    fill, edge = _colours(box.colour)
     x, y = box.x - box.width / 2, box.y - BOX_HEIGHT / 2
     first = box.y - (12 if box.details else 4)
     texts = text(box.x, first, box.title, 'text-anchor="middle" font-weight="bold"')
@@ -375,7 +395,8 @@ def _draw_lines(lines: Sequence[Line]) -> list[str]:
         points = [(x, start.y + BOX_HEIGHT / 2)]
         points += [(place.x, place.y) for place in line.places[1:-1]]
         points.append((_port(end, number, count), end.y - (BOX_HEIGHT / 2 if end.subtitle else 8)))
-        paths.append(f'<path d="{_curve(points)}" fill="none" stroke="#555" marker-end="url(#tip)"/>')
+        dashes = ' stroke-dasharray="6 4"' if line.bridge else ""
+        paths.append(f'<path d="{_curve(points)}" fill="none" stroke="#555"{dashes} marker-end="url(#tip)"/>')
         on_left = len(blobs) == 2 and line.label == blobs[0]  # of two, one to each side; of more, where they arrive
         y = start.y + BOX_HEIGHT / 2 + 15
         if len(blobs) > 2:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nacre.cli import backend_option, common, net_argument, offered, phase_option, read_net, set_option
+from nacre.cli import (
+    backend_option,
+    common,
+    net_argument,
+    offered,
+    phase_option,
+    ranks_option,
+    read_net,
+    set_option,
+)
 
 if TYPE_CHECKING:
     from nacre import Phase
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     help="Show containers as one layer from so deep on: with 1 all of them. By default every layer is shown.",
 )
+@ranks_option
 @backend_option
 @set_option
 @common
@@ -40,20 +50,26 @@ def command(
     kind: str | None,
     out: Path | None,
     depth: int | None,
+    ranks: int | None,
     backend: str | None,
     sets: tuple[str, ...],
 ) -> None:
     """Draw a net: layers are boxes, blobs are lines.
 
-    A container is a box around its layers.
+    A container is a box around its layers. With --ranks each rank's layers have a colour of their own, and the bridges
+    between ranks are dashed.
     """
-    from nacre.cli import drawing_for, fed, write_picture
+    from nacre.cli import drawing_for, fed, summary_of_ranks, write_picture
 
     read = read_net(net, sets, None, to_train=False)
     drawing = drawing_for(out or Path("net.svg"), read.pins, kind or "")
     file = fed(read, phase)
-    with file.net(phase, backend=backend, allocate=False, fallback="warn") as made:
-        summary = made.summary() if depth is None else made.summary().at_depth(depth)
+    if ranks is None:
+        with file.net(phase, backend=backend, allocate=False, fallback="warn") as made:
+            summary = made.summary()
+    else:
+        summary = summary_of_ranks(file, phase, ranks, backend)
+    summary = summary if depth is None else summary.at_depth(depth)
     drawn = drawing.draw(summary)
     if out is None:
         click.echo(drawn, nl=False)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .decay import DecayOnValidation as DecayOnValidation
     from .early_stopping import EarlyStopping as EarlyStopping
     from .finite_check import FiniteCheck as FiniteCheck
+    from .gpipe import GPipe as GPipe
     from .json_log import JSONLog as JSONLog
     from .learning_curve import LearningCurve as LearningCurve
     from .lr_policies import Cosine as Cosine
@@ -80,7 +81,11 @@ MOMENTUM_POLICIES = {
     "Staged": "nacre_solvers.momentum_policies:StagedMomentum",
     "Step": "nacre_solvers.momentum_policies:StepMomentum",
 }
-ALGORITHMS = {"BP": "nacre_solvers.algorithms:BP", "BPTT": "nacre_solvers.algorithms:BPTT"}
+ALGORITHMS = {
+    "BP": "nacre_solvers.algorithms:BP",
+    "BPTT": "nacre_solvers.algorithms:BPTT",
+    "GPipe": "nacre_solvers.gpipe:GPipe",
+}
 CALLBACKS = {
     "EarlyStopping": "nacre_solvers.early_stopping:EarlyStopping",
     "FiniteCheck": "nacre_solvers.finite_check:FiniteCheck",

@@ -534,6 +534,136 @@ class LeavesAGradientUnwritten(ScaledState):
         super().backward(inputs, [None] * len(diffs))
 
 
+# Parts of layers that are cut along their features
+
+
+class CutLayer(ScaledLayer):
+    """Every feature by itself: its part of the weight is cut as its bottoms are."""
+
+    def partition(self, part, parts):
+        return self
+
+
+class Cut(Scaled):
+    layer = CutLayer
+
+
+class CentredState(ScaledState):
+    """y = weight · x - the mean of x: it needs all features."""
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        for x, y in zip(inputs, self.blobs, strict=True):
+            y -= x.mean(axis=1, keepdims=True)
+
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        for dy, dx in zip(self.blobs_diff, diffs, strict=True):
+            if dx is not None:
+                dx -= dy.mean(axis=1, keepdims=True)
+
+
+class Centred(Cut):
+    def reference(self, layer, inputs, parameters):
+        return [x * parameters["weight"] - x.mean(axis=1, keepdims=True) for x in inputs]
+
+
+class CutWithAllLayer(CutLayer, connection="one_to_all"):
+    """Every part gets all features."""
+
+
+@broken(Centred, "partition", "part 0 of 2: top 'top0'")
+class NeedsAllFeaturesAndDoesNotSay(CentredState):
+    pass
+
+
+@broken(Centred, "partition", r"it makes top 'top0' of shape \(4, 3\)", layer=CutWithAllLayer)
+class MakesAllFeaturesInEachPart(CentredState):
+    pass
+
+
+@broken(Cut, "partition", "parameter weight, first values: those of a part must be the whole's")
+class InitialisesByThePart(ScaledState):
+    def __init__(self, layer, backend, inputs, diffs):
+        super().__init__(layer, backend, inputs, diffs)
+        self.parameters[0].init = Constant(value=1.0 / inputs[0].shape[1])
+
+
+@broken(Cut, "partition", r"which is no part of the whole's \(3,\)")
+class HasAWeightOfAnotherShape(ScaledState):
+    def __init__(self, layer, backend, inputs, diffs):
+        super().__init__(layer, backend, inputs, diffs)
+        self.features = inputs[0].shape[1]
+        if self.features == 1:
+            self.parameters = [Parameter("weight", (5,), init=Constant(value=1.0))]
+
+
+class MaskedState(ScaledState, reads="inputs"):
+    """y = weight · x · [u ≥ 1 / 2] with a random u."""
+
+    def __init__(self, layer, backend, inputs, diffs):
+        super().__init__(layer, backend, inputs, diffs)
+        self.random, self.boxes = backend.random(layer.name), [one.box for one in inputs]
+        self.intermediates = [backend.blob(one.shape) for one in inputs]
+
+    def box(self, draw):
+        box = self.boxes[draw]
+        return {} if box is None else {"whole": box.whole, "start": box.start}
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        for draw, (y, mask) in enumerate(zip(self.blobs, self.intermediates, strict=True)):
+            mask[...] = 1
+            if self.phase == "train":
+                self.random.uniform(mask, draw, **self.box(draw))
+                mask[...] = mask >= 0.5
+            y *= mask
+
+    def backward(self, inputs, diffs):
+        weight = self.parameters[0]
+        masked = [dy * mask for dy, mask in zip(self.blobs_diff, self.intermediates, strict=True)]
+        if weight.gradient is not None:
+            weight.gradient[...] = sum((x * dy).sum(axis=0) for x, dy in zip(inputs, masked, strict=True))
+        for dy, dx in zip(masked, diffs, strict=True):
+            if dx is not None:
+                self.backend.xp.multiply(dy, weight.blob, out=dx)
+
+
+class Masked(Cut):
+    is_random = True
+    state = MaskedState
+
+    def reference(self, layer, inputs, parameters):
+        masks = [np.ones(x.shape) for x in inputs]
+        if self.phase == "train":
+            masks = [self.random.generator(draw).random(x.shape) >= 0.5 for draw, x in enumerate(inputs)]
+        return [x * parameters["weight"] * mask for x, mask in zip(inputs, masks, strict=True)]
+
+
+@broken(Masked, "partition", "part 0 of 2: top 'top0'")
+class DrawsForItsPartAlone(MaskedState):
+    def box(self, draw):
+        return {}
+
+
+def test_layers_that_are_cut_as_they_say_pass():
+    assert failures(Cut) == {}
+    assert failures(Masked, dtypes=["float64"]) == {}
+    assert "test_partition" in kit_tests(Cut)
+    assert "test_partition" not in kit_tests(Scaled)
+
+
+def test_parts_without_an_example_are_found():
+    class NeverCutLayer(ScaledLayer):
+        def partition(self, part, parts):
+            raise ConfigError("not today")
+
+    class NeverCut(Scaled):
+        layer = NeverCutLayer
+
+    assert "no example can be cut: not today" in str(failures(NeverCut)["test_examples"])
+
+
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_promise_is_found_by_its_check(name):
     base, state, check, words, options = BROKEN[name]

@@ -19,6 +19,8 @@ class DropoutKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
 
     @classmethod
     def supports(cls, layer: DropoutLayer, inputs: list[Any]) -> str | None:
+        if inputs[0].box is not None and inputs[0].box.whole != inputs[0].shape:
+            return "draws the masks of whole blobs only"
         return unserved(inputs)
 
     def __init__(self, layer: DropoutLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -9,6 +9,7 @@ from nacre import (
     Array,
     ConfigError,
     Identity,
+    Layer,
     LayerState,
     Names,
     Neuron,
@@ -21,11 +22,12 @@ from nacre import (
     positive,
 )
 
+from ..cutting import cut_field, uncut
 from ..fields import Weighted
 from .geometry import Geometry, Slider
 
 
-class FilterLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True):
+class FilterLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True, connection="one_to_all"):
     """The fields of layers whose filters slide over images."""
 
     shown = ("kernel", "stride", "dilation", "n_group")
@@ -39,6 +41,11 @@ class FilterLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True):
     dilation: Annotated[Sizes, positive, "step between the cells of a filter, in pixels"] = default((1,))
     n_group: Annotated[int, positive, "number of independent groups of channels"] = 1
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
+
+    def partition(self, part: int, parts: int) -> Layer:
+        if self.n_group > 1:
+            raise uncut(self, f"n_group={self.n_group} groups of channels")
+        return cut_field(self, "n_filter", part, parts)
 
     def multiplications(self, bottoms: Any, tops: Any, parameters: Any) -> int:
         return sum(map(prod, tops)) * prod(parameters["weight"][1:])

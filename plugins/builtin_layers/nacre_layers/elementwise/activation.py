@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from nacre import Layer, Names, Neuron, as_many_as, at_least
+from nacre import Names, Neuron, as_many_as, at_least
 
+from ..cutting import OnNumbers
 from ..shapes.passthrough import AliasState
 
 
-class ActivationLayer(Layer, has_neuron=True, can_do_bp=True):
+class ActivationLayer(OnNumbers, has_neuron=True, can_do_bp=True):
     """y = f(x), element by element; one top for each bottom.
 
     Bottoms are of any shape. The tops reuse the memory of the bottoms if nothing reads those later. In a net file

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Array, Layer, LayerState, Names, exactly, fraction
+from nacre import Array, LayerState, Names, exactly, fraction
+
+from ..cutting import OnNumbers
 
 
-class DropoutLayer(Layer, can_do_bp=True, is_inplace=True):
+class DropoutLayer(OnNumbers, can_do_bp=True, is_inplace=True):
     """In phase `train` each element becomes 0 with probability `ratio`; the others are divided by 1 - ratio.
 
     y = x · [u ≥ ratio] / (1 - ratio), with a uniform u for each element; in all other phases y = x.
@@ -39,6 +41,7 @@ class DropoutState(LayerState, of=DropoutLayer, reads=""):
         self.blobs = [backend.blob(one.shape) if self.acts else backend.alias(one) for one in inputs]
         self.intermediates = [backend.blob(one.shape) for one in inputs] if self.acts else []  # the masks
         self.random = backend.random(layer.name)
+        self.boxes = [one.box for one in inputs]
         self.scale = 1 / (1 - layer.ratio) if layer.auto_scale else 1.0
 
     def forward(self, inputs: list[Array]) -> None:
@@ -50,7 +53,8 @@ class DropoutState(LayerState, of=DropoutLayer, reads=""):
                 xp.copyto(y, x)
                 continue
             uniform = self.backend.scratch(mask.shape, "float32")
-            self.random.uniform(uniform, draw)
+            box = self.boxes[draw]
+            self.random.uniform(uniform, draw, **({} if box is None else {"whole": box.whole, "start": box.start}))
             xp.greater_equal(uniform, self.layer.ratio, out=mask)
             xp.multiply(mask, self.scale, out=mask)
             xp.multiply(x, mask, out=y)

@@ -11,7 +11,6 @@ from nacre import (
     Component,
     ConfigError,
     Identity,
-    Layer,
     LayerState,
     Names,
     Neuron,
@@ -22,6 +21,7 @@ from nacre import (
     exactly,
 )
 
+from ..cutting import OnNumbers
 from ..fields import NumberLists
 
 flat = Check(lambda value, _: None if all(isinstance(one, float) for one in value) else "its entries must be numbers")
@@ -193,7 +193,7 @@ class Divide(ElementWiseFunction):
             xp.negative(db, out=db)
 
 
-class ElementWiseLayer(Layer, has_neuron=True, can_do_bp=True):
+class ElementWiseLayer(OnNumbers, has_neuron=True, can_do_bp=True):
     """Combine two or more bottoms of one shape, element by element: by default their sum, else another `operation`.
 
     y = x₁ + x₂ + ... with Add, Σ a_i x_i with its `coefficients`; x₁ x₂ ..., max(x₁, x₂, ...), (x₁ + x₂ + ...) / count,

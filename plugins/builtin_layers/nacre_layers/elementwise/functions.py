@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
 
-from nacre import Array, Layer, LayerState, Names, as_many_as, at_least, finite, positive
+from nacre import Array, LayerState, Names, as_many_as, at_least, finite, positive
+
+from ..cutting import OnNumbers
 
 
-class FunctionLayer(Layer):
+class FunctionLayer(OnNumbers):
     """y = f(x), element by element; one top for each bottom, of its shape.
 
     `reads` is what `differentiate` reads, of "inputs" and "blobs".

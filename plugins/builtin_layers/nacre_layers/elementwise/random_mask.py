@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from nacre import Layer, Names, at_least, fraction
+from nacre import Names, at_least, fraction
 
+from ..cutting import OnNumbers
 from .dropout import DropoutState
 
 
-class RandomMaskLayer(Layer, can_do_bp=True, is_inplace=True):
+class RandomMaskLayer(OnNumbers, can_do_bp=True, is_inplace=True):
     """In phase `train` each element of every bottom becomes 0 with probability `ratio`; the others do not change.
 
     y = x · [u ≥ ratio], with a uniform u for each element; in all other phases y = x.

@@ -26,6 +26,9 @@ class SoftmaxLayer(Layer, can_do_bp=True):
     tops: Annotated[Names, as_many_as("bottoms"), "the probabilities"]
     axis: Annotated[int, "axis over which the probabilities add up to 1"] = 1
 
+    def not_by_records(self) -> str:
+        return "" if self.axis else "axis=0 joins the records of a batch"
+
 
 class SoftmaxState(Joins, LayerState, of=SoftmaxLayer, reads="blobs"):
     """`SoftmaxLayer` on any backend."""

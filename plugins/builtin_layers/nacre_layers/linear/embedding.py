@@ -5,13 +5,14 @@ from __future__ import annotations
 from math import prod
 from typing import Annotated, Any
 
-from nacre import Array, ClassCount, LayerState, Names, Parameter, as_many_as, at_least, positive
+from nacre import Array, ClassCount, Layer, LayerState, Names, Parameter, as_many_as, at_least, positive
 
+from ..cutting import cut_field
 from ..fields import Weighted
 from ..losses.classes import whole_numbers
 
 
-class EmbeddingLayer(Weighted, has_param=True, can_do_bp=True):
+class EmbeddingLayer(Weighted, has_param=True, can_do_bp=True, connection="one_to_all"):
     """y = weight[x] + bias: every number of a bottom selects a row of the weight.
 
     Bottoms are whole numbers from 0 to input_dim - 1, of any type and shape (images, ...); tops are (images, ...,
@@ -28,10 +29,15 @@ class EmbeddingLayer(Weighted, has_param=True, can_do_bp=True):
         output_dim = 64
     """
 
+    feature_axis = -1
+
     bottoms: Annotated[Names, at_least(1), "the numbers, for example of words"]
     tops: Annotated[Names, as_many_as("bottoms"), "their vectors"]
     input_dim: Annotated[ClassCount, positive, "number of different numbers, or the blob of classes"]
     output_dim: Annotated[int, positive, "length of a vector"]
+
+    def partition(self, part: int, parts: int) -> Layer:
+        return cut_field(self, "output_dim", part, parts)
 
 
 class EmbeddingState(LayerState, of=EmbeddingLayer, reads=""):

@@ -5,16 +5,17 @@ from __future__ import annotations
 from math import prod
 from typing import Annotated, Any
 
-from nacre import Array, ClassCount, Identity, Names, Neuron, Parameter, as_many_as, at_least, positive
+from nacre import Array, ClassCount, Identity, Layer, Names, Neuron, Parameter, as_many_as, at_least, positive
 
 from ..axes import Joins, joined_batch
+from ..cutting import cut_field, uncut
 from ..fields import Weighted
 from ..initializers import Pretrained
 from .product import ProductState
 from .tied_inner_product import Turned
 
 
-class InnerProductLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True):
+class InnerProductLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True, connection="one_to_all"):
     """y = x Wᵀ + b; one top for each bottom, all with the same weight.
 
     Bottoms are read as (..., features), where the axes from `axis` on are the features; the axes before are kept, so
@@ -32,12 +33,22 @@ class InnerProductLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=Tru
         neuron = "ReLU"
     """
 
+    feature_axis = -1
+
     bottoms: Annotated[Names, at_least(1), "the blobs to multiply"]
     tops: Annotated[Names, as_many_as("bottoms"), "the products"]
     output_dim: Annotated[ClassCount, positive, "number of outputs for one image, or the blob of classes"]
     axis: Annotated[int, "the first axis of the features; -1 is the last"] = 1
     transpose: Annotated[bool, "whether the weight is stored as (features, output_dim)"] = False
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
+
+    def partition(self, part: int, parts: int) -> Layer:
+        if self.axis == 0:
+            raise uncut(self, "axis=0 makes one row of features of a batch")
+        return cut_field(self, "output_dim", part, parts)
+
+    def not_by_records(self) -> str:
+        return "" if self.axis else "axis=0 joins the records of a batch"
 
     def multiplications(self, bottoms: Any, tops: Any, parameters: Any) -> int:
         return sum(map(prod, bottoms)) * tops[0][-1]

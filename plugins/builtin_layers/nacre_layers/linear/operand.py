@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from nacre import Array, ConfigError, Identity, LayerState, Names, Neuron, at_least, exactly
+from nacre import Array, ConfigError, Identity, Layer, LayerState, Names, Neuron, at_least, exactly
 
+from ..cutting import uncut
 from ..fields import BiasFields
 
 
@@ -18,6 +19,11 @@ class OperandLayer(BiasFields, has_param=True, has_neuron=True, can_do_bp=True):
     axis: Annotated[int | None, "first axis of x that the operand has; by default 1, or 0 with a second bottom"] = None
     n_axes: Annotated[int, "number of axes of a learned operand; 0 is a single number, -1 all up to the last"] = 1
     neuron: Annotated[Neuron, "activation function of the top"] = Identity()
+
+    def partition(self, part: int, parts: int) -> Layer:
+        if len(self.bottoms) > 1:
+            raise uncut(self, "its second bottom may have other axes")
+        return self
 
     def complaints(self) -> Iterator[str]:
         """Check the numbers of bottoms and axes, and that fields of a learned operand are given only with one."""

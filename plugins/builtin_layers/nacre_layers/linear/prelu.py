@@ -9,6 +9,7 @@ from nacre import (
     ConfigError,
     Constraint,
     Initializer,
+    Layer,
     LayerState,
     Maybe,
     Names,
@@ -22,6 +23,7 @@ from nacre import (
 )
 
 from ..axes import axis_of, split_shape
+from ..cutting import uncut
 from ..fields import Learning
 from ..initializers import Constant
 
@@ -47,6 +49,11 @@ class PReLULayer(Learning, has_param=True, can_do_bp=True):
     slope_regu: Annotated[Maybe[Regularizer], "regulariser of the slope"] = default(None)
     slope_cons: Annotated[Maybe[Constraint], "constraint of the slope"] = default(None)
     slope_lr: Annotated[float, non_negative, "multiplies the learning rate of the slope"] = 1.0
+
+    def partition(self, part: int, parts: int) -> Layer:
+        if self.axis != 1:
+            raise uncut(self, f"axis={self.axis} counts its channels")
+        return self
 
 
 class PReLUState(LayerState, of=PReLULayer, reads="inputs", capturable=True):

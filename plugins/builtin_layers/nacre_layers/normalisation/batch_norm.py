@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from nacre import Array, Parameter, fraction, non_zero
+from nacre import Array, Layer, Parameter, fraction, non_zero
 
 from ..axes import axis_of, split_shape
+from ..cutting import uncut
 from ..initializers import Constant
 from .base import Normalising, NormalisingState, Standard
 
@@ -44,6 +45,11 @@ class BatchNormLayer(Normalising):
         bool, "of several ranks: use the mean and variance of all rows of the batch, not of each rank's"
     ] = False
     use_batch: Annotated[bool, "use the batch's own mean and variance in the other phases too"] = False
+
+    def partition(self, part: int, parts: int) -> Layer:
+        if self.axis != 1:
+            raise uncut(self, f"axis={self.axis} counts its channels")
+        return self
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()

@@ -37,5 +37,8 @@ class GlobalPoolingLayer(Layer, has_neuron=True, can_do_bp=True):
     pooling: Annotated[PoolingFunction, "the summary of an image"] = Mean()
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
 
+    def partition(self, part: int, parts: int) -> Layer:
+        return self
+
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> PoolingState:
         return PoolingState(self, backend, inputs, diffs)

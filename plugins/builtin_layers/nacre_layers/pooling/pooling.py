@@ -21,6 +21,7 @@ from nacre import (
     positive,
 )
 
+from ..cutting import uncut
 from ..windows import WindowAxis, WindowGrid
 from .base import Pools, pooled_axes
 from .functions import Max, PoolingFunction
@@ -84,6 +85,11 @@ class PoolingLayer(Layer, has_neuron=True, can_do_bp=True):
             yield f"tops={self.tops}, but only pooling='Max' has masks, not {self.pooling!r}"
         if self.masks and type(self.neuron) is not Identity:
             yield f"neuron={self.neuron!r}, but it would change the masks too: use a layer for it"
+
+    def partition(self, part: int, parts: int) -> Layer:
+        if 1 in self.axes:
+            raise uncut(self, f"axes={self.axes} pools across channels")
+        return self
 
     @property
     def masks(self) -> tuple[str, ...]:

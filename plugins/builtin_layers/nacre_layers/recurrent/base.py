@@ -39,8 +39,10 @@ class _Draws:
         return self.random.generator(self.start + draw)
 
 
-class RecurrentLayer(WeightFields, Biased, has_param=True, can_do_bp=True):
+class RecurrentLayer(WeightFields, Biased, has_param=True, can_do_bp=True, connection="one_to_all"):
     """The fields of RNN, GRU and LSTM."""
+
+    feature_axis = -1
 
     states: ClassVar[tuple[str, ...]] = ("hidden",)
     """The names of the states that go from step to step."""
@@ -79,6 +81,9 @@ class RecurrentLayer(WeightFields, Biased, has_param=True, can_do_bp=True):
         """For each direction whether it goes backward."""
         return {"forward": (False,), "backward": (True,), "both": (False, True)}[self.direction]
 
+    def not_by_records(self) -> str:
+        return "time_major=True counts steps along axis 0" if self.time_major else ""
+
     def multiplications(self, bottoms: Any, tops: Any, parameters: Any) -> int:
         return prod(bottoms[0][:2]) * sum(prod(shape) for name, shape in parameters.items() if "weight" in name)
 
@@ -88,20 +93,25 @@ class RecurrentLayer(WeightFields, Biased, has_param=True, can_do_bp=True):
         return self.output_dim
 
     @property
+    def width(self) -> int:
+        """How many numbers of the output stand in the top, for each direction."""
+        return self.size
+
+    @property
     def state_sizes(self) -> tuple[int, ...]:
         return (self.output_dim,)
 
     def weight(self, name: str, shape: tuple[int, int], blocks: int = 1, init: Initializer | None = None) -> Parameter:
         """Declare a matrix of some blocks of rows."""
         made, init = Parameter.of(self, "weight", shape), init or self.weight_init
-        made.name = name
+        made.name, made.blocks = name, blocks
         made.init = init if isinstance(init, Pretrained) else ByBlock(init=init, blocks=blocks)
         return made
 
-    def vector(self, name: str, shape: tuple[int, ...]) -> Parameter:
+    def vector(self, name: str, shape: tuple[int, ...], blocks: int = 1) -> Parameter:
         """Declare a parameter with the fields of the bias."""
         made = Parameter.of(self, "bias", shape)
-        made.name = name
+        made.name, made.blocks = name, blocks
         return made
 
     def further_parameters(self, suffix: str) -> list[Parameter]:
@@ -121,9 +131,9 @@ def declare(layer: RecurrentLayer, blocks: int, features: int) -> list[dict[str,
                 layer.weight(f"weight_hh{suffix}", (wide, layer.size), blocks, layer.hidden_init),
             ]
             if layer.bias:
-                parameters.append(layer.vector(f"bias_ih{suffix}", (wide,)))
+                parameters.append(layer.vector(f"bias_ih{suffix}", (wide,), blocks))
                 if layer.hidden_bias:
-                    parameters.append(layer.vector(f"bias_hh{suffix}", (wide,)))
+                    parameters.append(layer.vector(f"bias_hh{suffix}", (wide,), blocks))
             parameters += layer.further_parameters(suffix)
             made.append({one.name.removesuffix(suffix): one for one in parameters})
     return made
@@ -147,7 +157,7 @@ class RecurrentState(LayerState, reads="inputs"):
         self.full = [(self.images, several, size) for size in layer.state_sizes]
         shapes = [one if several > 1 else one[::2] for one in self.full]
         self._check_bottoms(inputs, shapes)
-        width = layer.size * len(layer.directions)
+        width = layer.width * len(layer.directions)
         self.blobs = [backend.blob((*shape[:2], width)), *map(backend.blob, shapes[: len(layer.tops) - 1])]
 
     def _check_bottoms(self, inputs: list[Any], states: list[tuple[int, ...]]) -> None:

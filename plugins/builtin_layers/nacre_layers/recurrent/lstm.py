@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
-from nacre import Array, Parameter, non_negative
+from nacre import Array, Parameter, non_negative, part_of, positive
 
+from ..cutting import cut_field, uncut
 from .base import RecurrentLayer, RecurrentState
 from .recurrence import Recurrence
 
@@ -55,6 +56,36 @@ class LSTMLayer(RecurrentLayer):
         if self.peepholes:
             made.append(self.vector(f"peephole{suffix}", (3, self.output_dim)))
         return made
+
+    def partition(self, part: int, parts: int) -> LSTMLayer:
+        plain = ("n_layer", "direction", "sequences", "carry", "projection")
+        for name in plain:
+            if name in self.given():
+                raise uncut(self, f"{name}={getattr(self, name)!r}")
+        if len(self.bottoms) + len(self.tops) > 2:
+            raise uncut(self, "first and last states are bottoms and tops")
+        values = {
+            field.name: getattr(cut_field(self, "output_dim", part, parts), field.name) for field in self.fields()
+        }
+        return LSTMPartLayer(**values, whole_dim=self.output_dim, start=part_of(self.output_dim, part, parts)[0])
+
+
+class LSTMPartLayer(LSTMLayer):
+    """The numbers from `start` on of an LSTM of `whole_dim` numbers; the others are on other ranks.
+
+    Every step needs the state h of all ranks, and so does its gradient: they are exchanged in each.
+    """
+
+    whole_dim: Annotated[int, positive, "output_dim of the whole layer"]
+    start: Annotated[int, non_negative, "the first of its numbers here"]
+
+    @property
+    def size(self) -> int:
+        return self.whole_dim
+
+    @property
+    def width(self) -> int:
+        return self.output_dim
 
 
 class LSTMRecurrence(Recurrence):
@@ -152,7 +183,11 @@ class LSTMRecurrence(Recurrence):
             for place, gate in enumerate((di, df)):
                 xp.multiply(gate, self.weights["peephole"][place], out=part)
                 xp.add(dc, part, out=dc)
-        xp.matmul(dgates, self.weights["weight_hh"], out=dh)
+        self.give_back(dgates, dh)
+
+    def give_back(self, dgates: Array, dh: Array) -> None:
+        """Write the gradient of the state before the step."""
+        self.xp.matmul(dgates, self.weights["weight_hh"], out=dh)
 
     def projected(self) -> Array:
         """Return the memory for the gradients of the projections."""
@@ -187,3 +222,45 @@ class LSTMState(RecurrentState, of=LSTMLayer, reads="inputs"):
     """`LSTMLayer` on any backend."""
 
     kind = LSTMRecurrence
+
+
+class LSTMPartRecurrence(LSTMRecurrence):
+    """A part of the numbers of an LSTM, on one of several ranks."""
+
+    def shown(self, state: Array) -> Array:
+        return state[..., self.layer.start : self.layer.start + self.hidden]
+
+    def step(self, t: int, gates: Array, w_h: Array, old: list[Array], new: list[Array]) -> None:
+        own = self.temporary(new[1], "own")
+        super().step(t, gates, w_h, old, [own, new[1]])
+        new[0][...] = 0
+        self.xp.copyto(self.shown(new[0]), own)
+        self.add_up(new[0])
+
+    def step_back(
+        self, t: int, dgates: Array, products: Array, old: list[Array], new: list[Array], states: list[Array]
+    ) -> None:
+        own = self.temporary(states[1], "down")
+        self.xp.copyto(own, self.shown(states[0]))
+        super().step_back(t, dgates, products, old, new, [own, states[1]])
+        super().give_back(dgates, states[0])
+        self.add_up(states[0])
+
+    def give_back(self, dgates: Array, dh: Array) -> None:
+        """Do nothing: the gradient is not only that of this rank's columns."""
+
+    def add_up(self, state: Array) -> None:
+        """Replace what this rank has of a state by the sum of all ranks'."""
+        view = self.work.backend
+        if view.backend.on_host:
+            view.between.allreduce(state)
+        else:
+            host = view.to_host(state)
+            view.between.allreduce(host)
+            view.from_host(host, state)
+
+
+class LSTMPartState(RecurrentState, of=LSTMPartLayer, reads="inputs"):
+    """`LSTMPartLayer` on any backend."""
+
+    kind = LSTMPartRecurrence

@@ -90,7 +90,11 @@ class Recurrence:
     def output(self) -> Array:
         """The states after the steps, (steps, images, size)."""
         base = self.series[0].base
-        return base[:-1] if self.backward_in_time else base[1:]
+        return self.shown(base[:-1] if self.backward_in_time else base[1:])
+
+    def shown(self, state: Array) -> Array:
+        """Return the columns of the output that stand in the top: all, unless it is a part of a layer."""
+        return state
 
     @property
     def order(self) -> range:
@@ -217,7 +221,7 @@ class Recurrence:
             before, after = self.around(t)
             ours = [first(state, count) for state in states]
             if dy is not None:
-                xp.add(ours[0], dy[t][:count], out=ours[0])
+                xp.add(self.shown(ours[0]), dy[t][:count], out=self.shown(ours[0]))
             old = [self.masked(series.at[before], before, count, place) for place, series in enumerate(self.series)]
             new = [first(series.at[after], count) for series in self.series]
             self.step_back(t, dgates[t][:count], products[t][:count], old, new, ours)

@@ -29,6 +29,9 @@ class ConcatLayer(Layer, can_do_bp=True):
     tops: Annotated[Names, exactly(1), "the joined blob"]
     axis: Annotated[int, "axis along which to join them"] = 1
 
+    def not_by_records(self) -> str:
+        return "" if self.axis else "axis=0 joins the records of a batch"
+
 
 class ConcatState(Joins, LayerState, of=ConcatLayer, reads=""):
     """`ConcatLayer` on any backend."""

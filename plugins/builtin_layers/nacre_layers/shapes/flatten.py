@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from nacre import Array, ConfigError, Layer, Names, as_many_as, at_least
 
 from ..axes import Joins, axis_or_batch, check_whole, joined_batch
+from ..cutting import uncut
 from .passthrough import AliasState
 
 
@@ -30,6 +31,14 @@ class FlattenLayer(Layer, can_do_bp=True):
     tops: Annotated[Names, as_many_as("bottoms"), "the flat blobs"]
     axis: Annotated[int, "first of the axes that become one"] = 1
     end_axis: Annotated[int, "last of them"] = -1
+
+    def partition(self, part: int, parts: int) -> Layer:
+        if self.axis != 1:
+            raise uncut(self, f"axis={self.axis} leaves the features where they are" if self.axis else "axis=0")
+        return self
+
+    def not_by_records(self) -> str:
+        return "" if self.axis else "axis=0 joins the records of a batch"
 
 
 class FlattenState(Joins, AliasState, of=FlattenLayer, reads=""):

@@ -38,6 +38,9 @@ class SliceLayer(Layer, can_do_bp=True):
         if any(one >= other for one, other in itertools.pairwise(self.points)):
             yield f"points={self.points}, but each must be above the one before it"
 
+    def not_by_records(self) -> str:
+        return "" if self.axis else "axis=0 joins the records of a batch"
+
 
 class SliceState(Joins, LayerState, of=SliceLayer, reads=""):
     """`SliceLayer` on any backend."""

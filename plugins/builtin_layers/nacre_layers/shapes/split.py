@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Array, Layer, LayerState, Names, at_least, exactly
+from nacre import Array, LayerState, Names, at_least, exactly
+
+from ..cutting import OnNumbers
 
 
-class SplitLayer(Layer, can_do_bp=True):
+class SplitLayer(OnNumbers, can_do_bp=True):
     """Every top is the bottom, y_i = x; the gradients of the tops are added up, dx = Σ dy_i.
 
     Nothing is copied: a layer that changes one branch in place gets memory of its own. After Mocha.jl's `SplitLayer`.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from nacre import Layer, Names, as_many_as, at_least
+from nacre import Names, as_many_as, at_least
 
+from ..cutting import OnNumbers
 from .passthrough import AliasState
 
 
-class StopGradientLayer(Layer):
+class StopGradientLayer(OnNumbers):
     """y = x, and no gradient goes back: layers after it learn, and layers before it learn nothing from them.
 
     One top for each bottom, without a copy. A blob may go to this layer and to others without a `Split`. Layers before

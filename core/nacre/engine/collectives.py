@@ -1,0 +1,149 @@
+"""Collective steps of a net that is divided among ranks: what all ranks do together before and after its passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from math import inf
+from typing import Any
+
+from ..errors import DataError
+from ..protocols.array import Array
+from ..protocols.backend import Backend, Step
+from ..protocols.communicator import Communicator
+from ..protocols.part import BATCH, Part, part_of
+from ..protocols.state import SourceState
+from ..protocols.view import ROWS_OF_PART, Scalars
+from .ops import Op
+from .parameters import Slot
+from .shares import Shares
+
+
+class Collectives(Shares):
+    """What the ranks of a divided net do together; `losses` are the names of all losses of the whole net, in order.
+
+    Before forward they agree on how many rows of the batch are real, after it on the losses; after backward the
+    gradients of the parameters that every rank has are added up. `loss_values` are those of the last batch, and `epoch`
+    is how many passes over the data the sources of all ranks have completed. Losses that are divided by records have a
+    share, as in `Shares`; others are on one rank.
+    """
+
+    def __init__(
+        self,
+        net: str,
+        communicator: Communicator,
+        backend: Backend,
+        scalars: Scalars,
+        ops: Sequence[Op],
+        slots: Sequence[Slot],
+        losses: Sequence[str],
+    ) -> None:
+        super().__init__(communicator, ops, "", scalars)
+        self._net, self._backend, self._slots = net, backend, slots
+        scalars.declare(ROWS_OF_PART)
+        self._own_losses = {op.name: op for op in self.losing}
+        self.losing = [op for op in self.losing if _by_records(op.node.part)]
+        self._sources = [(op.node.part, op.state) for op in ops if isinstance(op.state, SourceState)]
+        parts = [op.node.part for op in ops if op.node.part is not None and _by_records(op.node.part)]
+        self._batch = max((part.length for part in parts), default=0)
+        self.loss_values = dict.fromkeys(losses, 0.0)
+        self.epoch = 0
+
+    def before_forward(self) -> list[Step]:
+        return [Step("rows", self._net, self._share_rows)]
+
+    def agree_on_epoch(self) -> None:
+        """Find out how many passes over the data are complete, which only the ranks with sources know."""
+        import numpy as np
+
+        epochs = np.array([max((source.epoch for _, source in self._sources), default=0)])
+        self.communicator.allreduce(epochs, "max")
+        self.epoch = int(epochs[0])
+
+    def find(self, *, empty: bool = False) -> None:
+        """Find the losses of all ranks, and this one's shares in them."""
+        import numpy as np
+
+        self.batch += 1
+        found = np.zeros((2, len(self.loss_values)))  # sums, and what they are divided by
+        counts: dict[str, int] = {}
+        for place, name in enumerate(self.loss_values):
+            if (op := self._own_losses.get(name)) is not None:
+                counted = op in self.losing and op.state.divided_by != "nothing"
+                counts[name] = self._count(op, int(self.scalars[ROWS_OF_PART])) if counted else 0
+                found[:, place] = float(op.state.loss) * max(counts[name], 1), counts[name]
+        self.communicator.allreduce(found)
+        totals = np.maximum(found[1], 1)
+        self.loss_values = dict(zip(self.loss_values, (found[0] / totals).tolist(), strict=True))
+        total = dict(zip(self.loss_values, totals.tolist(), strict=True))
+        self.of = {name: max(count, 1) / total[name] for name, count in counts.items()}
+
+    def after_backward(self) -> list[Step]:
+        """Return the steps that add up gradients: one for all that lie one behind the other in an arena."""
+        steps: list[Step] = []
+        run: list[Slot] = []
+        for slot in [*(one for one in self._slots if one.placed and one.everywhere and not one.frozen), None]:
+            if run and (slot is None or not _follows(run[-1], slot)):
+                steps.append(Step("all-reduce", run[0].name, partial(self._add_up, _span(run))))
+                run = []
+            run += [slot] if slot else []
+        return steps
+
+    def _share_rows(self) -> None:
+        """Count the real rows of the joined batch and those of this rank's part, and the passes over the data.
+
+        Raises:
+            DataError: a rank has no real row of a batch that is divided by records.
+        """
+        import numpy as np
+
+        given = self.scalars["rows"]  # fewer than the sources' if a shorter batch was written by hand
+        own = [inf, inf, 0.0]  # rows of the sources that are divided by records, and of those on one rank; the epoch
+        for part, source in self._sources:
+            kind = 0 if _by_records(part) else 1
+            own[kind] = min(own[kind], given, source.rows)
+            own[2] = max(own[2], source.epoch)
+        every = np.empty((self.communicator.size, 3))
+        self.communicator.allgather(np.array(own), every)
+        rows = min(every[:, 0].sum(), every[:, 1].min())
+        self.epoch = int(every[:, 2].max())
+        parts = [part_of(self._batch, rank, self.communicator.size) for rank in range(self.communicator.size)]
+        counts = [min(max(rows - start, 0), stop - start) for start, stop in parts]
+        if self._batch and not min(counts):
+            raise DataError(
+                f"net '{self._net}': {int(rows)} real records of a batch of {self._batch} are too few for "
+                f"{self.communicator.size} ranks, which divide it by records",
+                "use a batch_size that divides the number of records",
+            )
+        self.rows = int(rows)
+        self.scalars["rows"], self.scalars[ROWS_OF_PART] = rows, counts[self.communicator.rank]
+
+    def _add_up(self, gradient: Array) -> None:
+        if self._backend.on_host:
+            self.communicator.allreduce(gradient)
+            return
+        host: Any = self._backend.to_host(gradient)
+        self.communicator.allreduce(host)
+        self._backend.from_host(host, gradient)
+
+
+def _by_records(part: Part | None) -> bool:
+    return part is not None and part.dim == BATCH
+
+
+def _follows(one: Slot, other: Slot) -> bool:
+    """Return whether a slot's gradient lies behind another's in one arena, with nothing between but its padding."""
+    first, second = one.placed, other.placed
+    assert first is not None and second is not None
+    between = second.offset - first.offset - one.storage.size
+    return first.arena is not None and first.arena is second.arena and 0 <= between < _PADDED
+
+
+_PADDED = 64
+
+
+def _span(slots: Sequence[Slot]) -> Array:
+    """Return the flat array of the gradients of slots that lie one behind the other."""
+    first, last = slots[0].placed, slots[-1].placed
+    assert first is not None and last is not None
+    return first.arena[first.offset : last.offset + slots[-1].storage.size]

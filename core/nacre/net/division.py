@@ -1,0 +1,125 @@
+"""Division: the whole net as it is planned on every rank, and the graph of each rank that is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..discovery.registry import registry
+from ..discovery.settings import held_settings
+from ..engine.parameters import Slot
+from ..engine.setup import set_up
+from ..errors import TopologyError
+from ..graph.gradients import wanted_gradients, why_no_backward
+from ..graph.partition import CONNECTORS, Bridge, Declared, Partition, partition
+from ..graph.wiring import Wiring, check_names, wire
+from ..protocols.graph import Graph, Node
+from ..protocols.part import BATCH, FEATURES, NONE, Cut
+from ..protocols.view import Scalars
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..engine.target import Target
+    from ..protocols.communicator import Communicator
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """A net that is divided among ranks.
+
+    `wiring` is that of the whole net, `parameters` has the shapes of its parameters, and `problem` is why it cannot be
+    trained, or None.
+    """
+
+    wiring: Wiring
+    partition: Partition
+    parameters: Mapping[str, tuple[int, ...]]
+    problem: TopologyError | None
+
+    def elsewhere(self, slots: Iterable[Slot]) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the parameters that only other ranks have, from the memory of those that are here."""
+        here = {name for slot in slots for name in slot.names()}
+        return {name: shape for name, shape in self.parameters.items() if name not in here}
+
+    @property
+    def losses(self) -> list[str]:
+        """The names of the layers with a loss, on any rank."""
+        return [node.name for node in self.wiring.nodes if node.layer.has_loss]
+
+    @property
+    def bridges(self) -> tuple[Bridge, ...]:
+        """The bridges between ranks, in the order in which data cross."""
+        return self.partition.bridges
+
+
+def how_divided(node: Node) -> str:
+    """Return how the layer of a node is divided among ranks, in words; without a part, every rank has its records."""
+    return {NONE: "whole", BATCH: "by records", FEATURES: "by features"}[node.part.dim if node.part else BATCH]
+
+
+def divide(
+    net: str,
+    target: Target,
+    graph: Graph,
+    parts: int,
+    default: int,
+    input_gradients: Sequence[str] = (),
+    *,
+    insert_splits: bool = False,
+) -> Division:
+    """Plan a sorted graph as a whole, on this rank alone and without memory, and divide it among ranks.
+
+    Raises:
+        ConfigError: a layer cannot be divided as it says.
+        TopologyError: layers that share parameters are divided differently, or a blob's name is not known.
+    """
+    wiring = wire(graph)
+    check_names(net, wiring, graph.keep)
+    wanted = wanted_gradients(wiring, input_gradients)
+    problem = why_no_backward(net, target.phase, wiring, wanted, insert_splits)
+    alone: dict[str, Any] = {
+        "scalars": Scalars(),
+        "views": {},
+        "components": [],
+        "rank": 0,
+        "ranks": 1,
+        "communicator": None,
+    }
+    with ExitStack() as stack, held_settings():
+        ops = set_up(replace(target, **alone), wiring, wanted, stack, trains=problem is None)
+        at_work = {op.name: op for op in ops if op.neuron is None}
+    made = [at_work[node.name] for node in wiring.nodes]
+    declared = [
+        Declared(value.shape, value.dtype) for one in wiring.wires for value in [made[one.producer].outputs[one.top]]
+    ]
+    parameters = {
+        f"{op.node.owner}/{one.name}": one.shape for op in made for one in op.state.parameters if not one.tied
+    }
+    counted = replace(wiring, nodes=tuple(op.node for op in made))
+    layers = {name: registry().open("layer_of", name) for name in CONNECTORS}
+    return Division(wiring, partition(counted, declared, wanted, parts, layers, default), parameters, problem)
+
+
+def whole_arrays(
+    between: Communicator, arrays: Mapping[str, np.ndarray], cuts: Mapping[str, Cut | None]
+) -> dict[str, np.ndarray]:
+    """Return the arrays of the whole net, on every rank, from those that each has: `cuts` says which part it holds.
+
+    Of one that several ranks have whole, that of the first counts.
+    """
+    import numpy as np
+
+    described = {name: None if (cut := cuts[name]) is None else astuple(cut) for name in arrays}
+    found: dict[str, np.ndarray] = {}
+    for own, parts in zip(between.gather_arrays(arrays), between.gather(described), strict=True):
+        for name, array in own.items():
+            if parts[name] is None:
+                found.setdefault(name, array)
+                continue
+            whole, *rest = parts[name]
+            cut = Cut(tuple(whole), *rest)
+            cut.put(array, found.setdefault(name, np.zeros(cut.whole, array.dtype)))
+    return found

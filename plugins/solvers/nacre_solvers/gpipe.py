@@ -1,0 +1,64 @@
+"""GPipe: a batch in several parts, which follow each other through a pipeline of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated
+
+from nacre import ConfigError, Graph, Layer, Node, positive, registry
+
+from .algorithms import BP
+
+
+class GPipe(BP):
+    """Back-propagation in micro-batches: forward with one after the other, then backward, the last one first.
+
+    For a net whose layers are on several ranks (`location`): while a rank works on one micro-batch, the next rank works
+    on the one before. The batches of the sources are cut into `micro_batches` parts of equal length; the layer conv1
+    becomes conv1#0, conv1#1, ..., with the same parameters, whose gradients are added up. A loss is the sum of those of
+    the parts, each with 1 / micro_batches of its weight. Masks of dropout and statistics of a batch norm are those
+    of each micro-batch. All other phases are as they are without it. Huang and others, "GPipe: efficient training of
+    giant neural networks using pipeline parallelism", 2019.
+
+    Raises:
+        ConfigError: a batch cannot be cut so, or a loss has no weight, or divides by labels that it does not ignore.
+    """
+
+    micro_batches: Annotated[int, positive, "parts of a batch"] = 4
+
+    def rewrite(self, graph: Graph, phase: str) -> Graph:
+        if phase != "train" or self.micro_batches == 1:
+            return graph
+        sources = [node for node in graph.nodes if node.layer.is_source]
+        others = [node for node in graph.nodes if not node.layer.is_source]
+        cut = [slices for source in sources for slices in self._cut(source)]
+        copies = [self._copy(node, number) for number in range(self.micro_batches) for node in others]
+        return graph.with_nodes([*sources, *cut, *copies])
+
+    def _cut(self, source: Node) -> Iterator[Node]:
+        """Yield the layers that cut the tops of a source, where this is."""
+        slice_of = registry().open("layer_of", "slice")
+        division = {"partition_dim": source.layer.partition_dim, "location": source.layer.location}
+        for top in source.tops:
+            parts = [f"part{number}" for number in range(self.micro_batches)]
+            layer = slice_of(name="slice", bottoms=["batch"], tops=parts, axis=0, **division)
+            tops = [f"{top}#{number}" for number in range(self.micro_batches)]
+            yield Node(layer, layer).again(f"slice({top})", [top], tops)
+
+    def _copy(self, node: Node, number: int) -> Node:
+        """Return a layer for one micro-batch."""
+        names = ([f"{blob}#{number}" for blob in blobs] for blobs in (node.bottoms, node.tops))
+        copy = node.again(f"{node.name}#{number}", *names)
+        return copy if not node.layer.has_loss else replace(copy, layer=self._lighter(node))
+
+    def _lighter(self, node: Node) -> Layer:
+        loss = node.layer
+        if not isinstance(weight := getattr(loss, "weight", None), float):
+            raise ConfigError(f"{node.name}: it has no weight, so GPipe cannot add up its losses of micro-batches")
+        if getattr(loss, "ignore_label", None) is not None and getattr(loss, "normalize", "") == "valid":
+            raise ConfigError(
+                f"{node.name}: it divides by its labels that count, whose number differs among micro-batches",
+                'set normalize = "full" or "batch"',
+            )
+        return replace(loss, weight=weight / self.micro_batches)

@@ -1,0 +1,249 @@
+"""Nets that are divided among ranks: what these compute and learn together is what the whole net does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nacre import ConfigError, InputLayer, Net, Solver, TopologyError
+from nacre.random import Random
+from nacre.testing.crew import crew, own_backend, together
+from nacre_data import MemoryDataLayer
+from nacre_layers import (
+    BridgeDstLayer,
+    BridgeSrcLayer,
+    ConvolutionLayer,
+    DropoutLayer,
+    EmbeddingLayer,
+    InnerProductLayer,
+    LSTMLayer,
+    PoolingLayer,
+    SoftmaxLossLayer,
+    SquareLossLayer,
+)
+
+BATCH, STEPS = 12, 10
+
+
+def source(name, shape, classes=10, kind="float64"):
+    """Return a source of 30 random records in one place."""
+    random = np.random.default_rng(3)
+    data = random.integers(0, 11, (30, *shape)) if kind == "int64" else random.normal(size=(30, *shape))
+    label = random.integers(0, classes, 30)
+    return MemoryDataLayer(name=name, tops=["data", "label"], data=[data, label], batch_size=BATCH, partition_dim=-1)
+
+
+def mlp(way):
+    return [
+        source("input", (7,)),
+        InnerProductLayer(name="ip1", bottoms=["data"], tops=["ip1"], output_dim=11, neuron="Tanh", **way(1)),
+        DropoutLayer(name="drop", bottoms=["ip1"], ratio=0.3, **way(0)),
+        InnerProductLayer(name="ip2", bottoms=["ip1"], tops=["ip2"], output_dim=8, neuron="Sigmoid", **way(1)),
+        InnerProductLayer(name="ip3", bottoms=["ip2"], tops=["ip3"], output_dim=10, **way(1)),
+        SoftmaxLossLayer(name="loss", bottoms=["ip3", "label"], partition_dim=-1),
+    ]
+
+
+def lenet(way):
+    return [
+        source("input", (2, 9, 9)),
+        ConvolutionLayer(name="conv1", bottoms=["data"], tops=["conv1"], n_filter=5, kernel=3, neuron="ReLU", **way(0)),
+        PoolingLayer(name="pool1", bottoms=["conv1"], tops=["pool1"], kernel=2, stride=2, **way(0)),
+        ConvolutionLayer(name="conv2", bottoms=["pool1"], tops=["conv2"], n_filter=7, kernel=2, **way(0)),
+        PoolingLayer(name="pool2", bottoms=["conv2"], tops=["pool2"], kernel=2, stride=1, pooling="Mean", **way(0)),
+        InnerProductLayer(name="ip1", bottoms=["pool2"], tops=["ip1"], output_dim=9, neuron="ReLU", **way(1)),
+        DropoutLayer(name="drop", bottoms=["ip1"], ratio=0.5, **way(1)),
+        InnerProductLayer(name="ip2", bottoms=["ip1"], tops=["ip2"], output_dim=10, **way(1)),
+        SoftmaxLossLayer(name="loss", bottoms=["ip2", "label"], partition_dim=-1),
+    ]
+
+
+def lstm(way):
+    return [
+        source("input", (5,), kind="int64"),
+        EmbeddingLayer(name="embed", bottoms=["data"], tops=["vectors"], input_dim=11, output_dim=6, **way(0)),
+        LSTMLayer(name="lstm", bottoms=["vectors"], tops=["h"], output_dim=7, **way(1)),
+        InnerProductLayer(name="score", bottoms=["h"], tops=["score"], output_dim=10, **way(0)),
+        SoftmaxLossLayer(name="loss", bottoms=["score", "label"], partition_dim=-1),
+    ]
+
+
+NETS = {"mlp": mlp, "lenet": lenet, "lstm": lstm}
+WAYS = {
+    "by records": lambda kind: {"partition_dim": 0},
+    "by features": lambda kind: {"partition_dim": 1},
+    "data for convolutions, features for inner products": lambda kind: {"partition_dim": kind},
+    "the other way round": lambda kind: {"partition_dim": 1 - kind},
+}
+
+
+def solver(**fields):
+    return Solver("SGD", lr_policy=0.1, momentum_policy=0.9, regu_coef=0.01, max_iter=STEPS, **fields)
+
+
+def learned(net, steps=STEPS, **fields):
+    """Train so many steps; return the losses."""
+    training = solver(**fields).start(net)
+    losses = []
+    for _ in range(steps):
+        training.step()
+        losses.append(training.loss)
+    return losses
+
+
+def gathered(nets):
+    """Return the parameters of the whole net, from those of its ranks, which must agree where they have the same."""
+    found = {}
+    for net in nets:
+        for name, handle in net.parameters.items():
+            cut = handle.storage.cut
+            if cut is None:
+                same = np.array_equal(found.setdefault(name, handle.value), handle.value)
+                assert same, f"{name} differs from rank to rank"
+            else:
+                cut.put(handle.value, found.setdefault(name, np.full(cut.whole, np.nan)))
+    return found
+
+
+def check_equal(make, parts, steps=STEPS, algorithm="BP"):
+    """Train a net as a whole, and divided among ranks, and compare losses and parameters."""
+    options = {"dtype": "float64", "seed": 5, "insert_splits": True}
+    ranks = crew(parts)
+    nets = [
+        Net("divided", make(), backend=own_backend("numpy"), communicator=rank, algorithm=algorithm, **options)
+        for rank in ranks
+    ]
+    whole = Net("whole", make(), backend="numpy", **options)
+    first = gathered(nets)
+    for name, handle in whole.parameters.items():
+        np.testing.assert_array_equal(first[name], handle.value, err_msg=f"first values of {name}")
+    losses = together(ranks, lambda rank: learned(nets[rank], steps, algorithm=algorithm))
+    expected = learned(whole, steps)
+    for rank, found in enumerate(losses):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, err_msg=f"losses on rank {rank}")
+    last = gathered(nets)
+    assert set(last) == set(whole.parameters)
+    for name, handle in whole.parameters.items():
+        np.testing.assert_allclose(last[name], handle.value, rtol=1e-10, atol=1e-10, err_msg=name)
+    return nets
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("net", NETS)
+def test_a_divided_net_learns_what_the_whole_net_learns(net, way, parts):
+    nets = check_equal(lambda: NETS[net](WAYS[way]), parts)
+    assert all(one.division is not None for one in nets)
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_a_pipeline_by_location(parts):
+    def make():
+        layers = mlp(lambda kind: {"partition_dim": -1})
+        places = [0, 0, 0, 1, parts - 1, parts - 1]
+        return [
+            type(layer)(**{**layer.given(), "partition_dim": -1, "location": place})
+            for layer, place in zip(layers, places, strict=True)
+        ]
+
+    nets = check_equal(make, parts)
+    assert [len(net.parameters) for net in nets] == ([2, 4] if parts == 2 else [2, 2, 2])
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_a_pipeline_with_micro_batches_learns_what_the_whole_net_learns(parts):
+    def make():
+        layers = [layer for layer in mlp(lambda kind: {}) if layer.name != "drop"]
+        places = [0, 0, 1, parts - 1, parts - 1]
+        return [
+            type(layer)(**{**layer.given(), "partition_dim": -1, "location": place})
+            for layer, place in zip(layers, places, strict=True)
+        ]
+
+    nets = check_equal(make, parts, algorithm={"type": "GPipe", "micro_batches": 3})
+    assert sorted(name for name in nets[0].node_ops if name.startswith("ip1")) == ["ip1#0", "ip1#1", "ip1#2"]
+    first = [node.name for node in nets[0].wiring.nodes if node.name.startswith(("ip1", "bridge_src(ip1"))]
+    assert first == [name for number in range(3) for name in (f"ip1#{number}", f"bridge_src(ip1#{number}, 0->1)")], (
+        "every micro-batch leaves before the next is computed"
+    )
+
+
+def test_bridges_that_are_written_say_where_data_cross():
+    def make():
+        return [
+            source("input", (7,)),
+            InnerProductLayer(bottoms=["data"], tops=["ip1"], output_dim=5, location=0),
+            BridgeSrcLayer(bottoms=["ip1"], tops=["sent"], location=0),
+            BridgeDstLayer(bottoms=["sent"], tops=["here"], location=1),
+            InnerProductLayer(bottoms=["here"], tops=["ip2"], output_dim=10, location=1),
+            SoftmaxLossLayer(name="loss", bottoms=["ip2", "label"], location=1),
+        ]
+
+    nets = check_equal(make, 2)
+    assert [one.blob for one in nets[0].division.bridges if one.gradient] == ["sent"]
+
+
+def test_a_loss_on_another_rank_is_the_loss_of_every_rank():
+    def make():
+        return [
+            source("input", (6,)),
+            InnerProductLayer(bottoms=["data"], tops=["a"], output_dim=4, partition_dim=1),
+            InnerProductLayer(bottoms=["data"], tops=["b"], output_dim=4, location=1),
+            SquareLossLayer(name="loss1", bottoms=["a", "b"], location=1),
+            SquareLossLayer(name="loss2", bottoms=["b", "a"], location=0),
+        ]
+
+    nets = check_equal(make, 2)
+    assert nets[0].losses() == nets[1].losses()
+    assert list(nets[0].losses()) == ["loss1", "loss2"]
+
+
+def test_each_rank_holds_its_part_of_the_parameters():
+    nets = [Net("n", lenet(WAYS["by features"]), rank=rank, ranks=2, allocate=False) for rank in range(2)]
+    shapes = [{name: handle.storage.shape for name, handle in net.parameters.items()} for net in nets]
+    assert [one["conv1/weight"] for one in shapes] == [(2, 2, 3, 3), (3, 2, 3, 3)]
+    assert [one["ip1/weight"] for one in shapes] == [(4, 28), (5, 28)]
+    assert [one["ip2/bias"] for one in shapes] == [(5,), (5,)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("whole", "start", "shape"),
+    [
+        ((8, 5), (0, 0), (8, 5)),
+        ((8, 5), (3, 0), (4, 5)),
+        ((8, 5), (0, 2), (8, 3)),
+        ((8, 5), (7, 4), (1, 1)),
+        ((3, 4, 5), (1, 1, 2), (2, 2, 3)),
+        ((17,), (9,), (8,)),
+    ],
+)
+def test_random_numbers_of_a_box_are_those_of_the_whole(dtype, whole, start, shape):
+    random = Random(7, "layer", lambda: 3)
+    everything, part = np.empty(whole, dtype), np.empty(shape, dtype)
+    random.uniform(everything, 2)
+    random.uniform(part, 2, whole=whole, start=start)
+    place = tuple(slice(one, one + length) for one, length in zip(start, shape, strict=True))
+    np.testing.assert_array_equal(part, everything[place])
+    again = np.empty(whole, dtype)
+    random.uniform(again, 2)
+    np.testing.assert_array_equal(again, everything)
+
+
+def test_what_cannot_be_divided_is_told_of_every_layer_at_once():
+    layers = mlp(lambda kind: {})
+    with pytest.raises(ConfigError) as caught:
+        Net("n", [*layers[:-1], SoftmaxLossLayer(name="loss", bottoms=["ip3", "label"])], ranks=2, partition_dim=1)
+    assert "loss: SoftmaxLoss cannot be cut along its features (partition_dim=1)" in str(caught.value)
+
+
+def test_fewer_layers_than_ranks():
+    layers = [InputLayer(tops=["x"], shape=3), InnerProductLayer(bottoms=["x"], tops=["y"], output_dim=2)]
+    with pytest.raises(TopologyError, match="of 2 ranks number 1 has no layer"):
+        Net("n", layers, ranks=2, partition_dim="none", allocate=False)
+
+
+@pytest.mark.parametrize("value", [2, "rows", None, 0.5])
+def test_the_default_of_a_net_is_checked(value):
+    with pytest.raises(ConfigError, match="partition_dim"):
+        Net("n", [InputLayer(tops=["x"])], partition_dim=value)
