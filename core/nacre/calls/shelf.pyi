@@ -116,6 +116,8 @@ from nacre_layers.recurrent.gru import GRULayer
 from nacre_layers.recurrent.lstm import LSTMLayer
 from nacre_layers.recurrent.rnn import RNNLayer
 from nacre_layers.shapes.argmax import ArgmaxLayer
+from nacre_layers.shapes.bridge_dst import BridgeDstLayer
+from nacre_layers.shapes.bridge_src import BridgeSrcLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.crop import CropLayer
 from nacre_layers.shapes.crop_like import CropLikeLayer
@@ -151,6 +153,8 @@ class Shelf:
             tops: the results (as many as bottoms)
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -160,6 +164,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -180,6 +186,8 @@ class Shelf:
             per_class: report the accuracy of each class too; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -193,6 +201,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -205,6 +215,8 @@ class Shelf:
             neuron: the function
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -215,6 +227,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -234,6 +248,8 @@ class Shelf:
             neuron: activation function of the tops; by default Identity()
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -246,6 +262,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -265,6 +283,8 @@ class Shelf:
             values: return the numbers instead of their indices; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -277,6 +297,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -304,6 +326,8 @@ class Shelf:
             classes: names of the classes of labels, in the order of their numbers: {top: names}; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -324,6 +348,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -338,6 +364,8 @@ class Shelf:
             per_class: report the statistic of each class too, with `_0`, `_1`, ... behind its name; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -350,6 +378,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -379,6 +409,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -406,6 +438,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, /) -> Top: ...
 
@@ -425,6 +459,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -442,6 +478,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Top: ...
 
@@ -454,6 +492,8 @@ class Shelf:
             report_error: report the statistic `error` too; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -464,6 +504,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -475,6 +517,8 @@ class Shelf:
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -484,8 +528,73 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
+
+    class BridgeDst(BridgeDstLayer):
+        """Receive what a `BridgeSrc` sends: y = x, and the gradient goes back.
+
+        Fields:
+            tops: its name here (exactly 1)
+            bottoms: what was sent; none if the other end is on another rank (at most 1)
+            shape: shape of the top, with the batch, if there is no bottom (above 0)
+            dtype: type of the top, if there is no bottom; by default the net's floating type
+            peer: the rank of the other end; by default both are here (0 or more)
+            gradient: whether the gradient comes back from another rank; by default True
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
+        """
+        def __init__(
+            self,
+            *,
+            tops: str | Sequence[str] = ...,
+            bottoms: str | Sequence[str] = ...,
+            shape: int | Sequence[int] = ...,
+            dtype: str = ...,
+            peer: int | None = ...,
+            gradient: bool = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
+        ) -> None: ...
+        def __call__(self, *bottoms: Top) -> Top: ...
+
+    class BridgeSrc(BridgeSrcLayer):
+        """Send the bottom to a `BridgeDst` on another rank: y = x there, and its gradient comes back.
+
+        Fields:
+            bottoms: the blob to send (exactly 1)
+            tops: its name on the way; none if the other end is on another rank (at most 1)
+            peer: the rank of the other end; by default both are here (0 or more)
+            gradient: whether the gradient comes back from another rank; by default True
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            tops: str | Sequence[str] = ...,
+            peer: int | None = ...,
+            gradient: bool = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
+        ) -> None: ...
+        @overload
+        def __call__(self, bottom0: Top, /) -> Top: ...
+        @overload
+        def __call__(self, bottom0: Top, /, *, tops: int) -> tuple[Top, ...]: ...
 
     class CSVData(CSVDataLayer):
         """Feed the records of tables as text (.csv, .tsv): the columns of numbers are the data, another column the label.
@@ -515,6 +624,8 @@ class Shelf:
             classes: names of the classes of labels, in the order of their numbers: {top: names}; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -544,6 +655,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -560,6 +673,8 @@ class Shelf:
             force_overwrite: replace an existing file; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -574,6 +689,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
 
@@ -587,6 +704,8 @@ class Shelf:
             ignore_label: labels of this value are ignored; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -598,6 +717,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -614,6 +735,8 @@ class Shelf:
             pooling: the summary of a window; by default Max()
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -628,6 +751,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -650,6 +775,8 @@ class Shelf:
             ignore_label: the target where the text has ended, in other phases than training; by default -1
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -665,6 +792,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -691,6 +820,8 @@ class Shelf:
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -715,6 +846,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -728,6 +861,8 @@ class Shelf:
             tops: the results (as many as bottoms)
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -739,6 +874,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -756,6 +893,8 @@ class Shelf:
             axis: axis along which to join them; by default 1
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -766,6 +905,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Top: ...
 
@@ -778,6 +919,8 @@ class Shelf:
             ignore_label: labels of this value are ignored; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -788,6 +931,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -801,6 +946,8 @@ class Shelf:
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -812,6 +959,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, bottom2: Top, /) -> Call: ...
 
@@ -840,6 +989,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -866,6 +1017,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -885,6 +1038,8 @@ class Shelf:
             random_mirror: in phase train, turn half of them left to right; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -897,6 +1052,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -915,6 +1072,8 @@ class Shelf:
             offset: begin of the part along these axes (0 or more); by default 0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -926,6 +1085,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Top: ...
 
@@ -951,6 +1112,8 @@ class Shelf:
             classes: names of the classes of labels, in the order of their numbers: {top: names}; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -974,6 +1137,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -1003,6 +1168,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1030,6 +1197,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -1047,6 +1216,8 @@ class Shelf:
             auto_scale: divide the other elements by 1 - ratio; by default True
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1057,6 +1228,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, /) -> Top: ...
 
@@ -1070,6 +1243,8 @@ class Shelf:
             neuron: activation function of the top; by default Identity()
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1081,6 +1256,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Top: ...
 
@@ -1104,6 +1281,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1125,6 +1304,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -1144,6 +1325,8 @@ class Shelf:
             shift: added to the scaled bottom (finite); by default 0.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1156,6 +1339,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -1174,6 +1359,8 @@ class Shelf:
             end_axis: last of them; by default -1
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1185,6 +1372,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -1203,6 +1392,8 @@ class Shelf:
             gate: the function of the second half; by default Sigmoid()
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1214,6 +1405,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -1249,6 +1442,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1277,6 +1472,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, *bottoms: Top) -> Top: ...
@@ -1291,6 +1488,8 @@ class Shelf:
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1300,6 +1499,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -1313,6 +1514,8 @@ class Shelf:
             neuron: activation function of the tops; by default Identity()
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1324,6 +1527,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -1354,6 +1559,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1377,6 +1584,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, /) -> Top: ...
 
@@ -1399,6 +1608,8 @@ class Shelf:
             classes: names of the classes of labels, in the order of their numbers: {top: names}; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1419,6 +1630,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -1432,6 +1645,8 @@ class Shelf:
             force_overwrite: replace an existing file; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1443,6 +1658,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
 
@@ -1456,6 +1673,8 @@ class Shelf:
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1467,6 +1686,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -1479,6 +1700,8 @@ class Shelf:
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1489,6 +1712,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -1504,6 +1729,8 @@ class Shelf:
             dilation: step between the cells of a window, in pixels (above 0); by default (1,)
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1517,6 +1744,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -1554,6 +1783,8 @@ class Shelf:
             classes: names of the classes of labels, in the order of their numbers: {top: names}; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1584,6 +1815,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -1597,6 +1830,8 @@ class Shelf:
             axis: axis of the classes (different from 0); by default 1
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1608,6 +1843,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -1629,6 +1866,8 @@ class Shelf:
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1643,6 +1882,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
 
@@ -1668,6 +1909,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1691,6 +1934,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -1710,6 +1955,8 @@ class Shelf:
             instead_of: the source whose place it takes: records for `predict` are changed as it does
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1722,6 +1969,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -1735,6 +1984,8 @@ class Shelf:
             ignore_label: labels of this value are ignored; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1746,6 +1997,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -1765,6 +2018,8 @@ class Shelf:
             classes: names of the classes of labels, in the order of their numbers: {top: names}; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1782,6 +2037,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -1795,6 +2052,8 @@ class Shelf:
             force_overwrite: replace an existing file; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1806,6 +2065,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
 
@@ -1817,6 +2078,8 @@ class Shelf:
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1826,6 +2089,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -1851,6 +2116,8 @@ class Shelf:
             classes: names of the classes of labels, in the order of their numbers: {top: names}; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1874,6 +2141,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -1888,6 +2157,8 @@ class Shelf:
             force_overwrite: replace an existing file; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1900,6 +2171,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
 
@@ -1917,6 +2190,8 @@ class Shelf:
             axis: axis of the channels (different from 0); by default 1
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1932,6 +2207,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -1968,6 +2245,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -1997,6 +2276,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, *bottoms: Top) -> Top: ...
@@ -2011,6 +2292,8 @@ class Shelf:
             tops: what is made of them (exactly 1)
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2020,6 +2303,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, /) -> Top: ...
 
@@ -2045,6 +2330,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2068,6 +2355,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, /) -> Top: ...
 
@@ -2082,6 +2371,8 @@ class Shelf:
             shift: added to the scaled bottom (finite); by default 0.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2094,6 +2385,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -2113,6 +2406,8 @@ class Shelf:
             epsilon: added to the variance (above 0); by default 1e-09
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2125,6 +2420,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -2143,6 +2440,8 @@ class Shelf:
             transpose_b: transpose the matrices of the second bottom; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2154,6 +2453,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Top: ...
 
@@ -2164,6 +2465,8 @@ class Shelf:
             bottoms: the predictions and the truth (exactly 2)
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2172,6 +2475,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -2190,6 +2495,8 @@ class Shelf:
             classes: names of the classes of labels, in the order of their numbers: {top: names}; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2206,6 +2513,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -2216,6 +2525,8 @@ class Shelf:
             bottoms: what is kept (at least 1)
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2224,6 +2535,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
 
@@ -2244,6 +2557,8 @@ class Shelf:
             elastic_freq: 0: no displacements; any other number: each record has its own (0 or more); by default 0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2262,6 +2577,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, /) -> Top: ...
 
@@ -2278,6 +2595,8 @@ class Shelf:
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2292,6 +2611,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
 
@@ -2315,6 +2636,8 @@ class Shelf:
             classes: names of the classes of labels, in the order of their numbers: {top: names}; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2336,6 +2659,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -2349,6 +2674,8 @@ class Shelf:
             force_overwrite: replace an existing file; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2360,6 +2687,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
 
@@ -2372,6 +2701,8 @@ class Shelf:
             n_class: length of a vector: how many numbers there are, or the blob of classes (above 0)
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2382,6 +2713,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -2401,6 +2734,8 @@ class Shelf:
             force_overwrite: replace an existing file; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2413,6 +2748,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
 
@@ -2431,6 +2768,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2447,6 +2786,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -2468,6 +2809,8 @@ class Shelf:
             value: the number in the border, with mode="constant" (finite); by default 0.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2482,6 +2825,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -2504,6 +2849,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2519,6 +2866,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self) -> Top: ...
 
@@ -2531,6 +2880,8 @@ class Shelf:
             ignore_label: labels of this value are ignored; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2541,6 +2892,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -2560,6 +2913,8 @@ class Shelf:
             neuron: activation function of the tops; by default Identity()
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2577,6 +2932,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -2596,6 +2953,8 @@ class Shelf:
             shift: added to the scaled bottom (finite); by default 0.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2608,6 +2967,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -2627,6 +2988,8 @@ class Shelf:
             ignore_label: labels of this value are ignored; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2639,6 +3002,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -2651,6 +3016,8 @@ class Shelf:
             ahead: batches that are made ahead; 0: without a thread (from 0 to 1,000); by default 2
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2661,6 +3028,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -2671,6 +3040,8 @@ class Shelf:
             bottoms: the predictions and the truth (exactly 2)
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2679,6 +3050,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -2702,6 +3075,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2723,6 +3098,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, /) -> Top: ...
 
@@ -2742,6 +3119,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2759,6 +3138,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Top: ...
 
@@ -2775,6 +3156,8 @@ class Shelf:
             mean_file: file with this mean; as in SubMean
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2789,6 +3172,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, /) -> Top: ...
 
@@ -2809,6 +3194,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2827,6 +3214,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, /) -> Top: ...
 
@@ -2857,6 +3246,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2885,6 +3276,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, *bottoms: Top) -> Top: ...
@@ -2902,6 +3295,8 @@ class Shelf:
             per_class: report the statistic of each class too, with `_0`, `_1`, ... behind its name; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2914,6 +3309,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -2925,6 +3322,8 @@ class Shelf:
             ratio: probability to become 0 (0 or more, and below 1); by default 0.5
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2934,6 +3333,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -2951,6 +3352,8 @@ class Shelf:
             output_dims: shape of one record (above 0)
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2961,6 +3364,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -2975,6 +3380,8 @@ class Shelf:
             coefficient: multiplies the result (finite); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -2987,6 +3394,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -3007,6 +3416,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3020,6 +3431,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -3039,6 +3452,8 @@ class Shelf:
             n_axes: number of these axes; -1 is all of them (0 or more, or -1); by default -1
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3051,6 +3466,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -3071,6 +3488,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3084,6 +3503,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, /) -> Top: ...
 
@@ -3098,6 +3519,8 @@ class Shelf:
             mode: the nearest pixel, or the mean of neighbours (one of 'nearest', 'bilinear'); by default 'nearest'
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3110,6 +3533,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -3128,6 +3553,8 @@ class Shelf:
             pooling: the summary of a window; by default Max()
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3139,6 +3566,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -3168,6 +3597,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3190,6 +3621,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Top: ...
 
@@ -3203,6 +3636,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3214,6 +3649,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, *bottoms: Top) -> Top: ...
@@ -3243,6 +3680,8 @@ class Shelf:
             classes: names of the classes of labels, in the order of their numbers: {top: names}; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3267,6 +3706,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -3281,6 +3722,8 @@ class Shelf:
             force_overwrite: replace an existing file; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3293,6 +3736,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
 
@@ -3306,6 +3751,8 @@ class Shelf:
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3317,6 +3764,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
 
@@ -3327,6 +3776,8 @@ class Shelf:
             bottoms: blobs that no other layer reads (at least 1)
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3335,6 +3786,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
 
@@ -3348,6 +3801,8 @@ class Shelf:
             points: where the parts after the first begin; by default all are equal (above 0)
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3359,6 +3814,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom0: Top, /) -> Top: ...
@@ -3374,6 +3831,8 @@ class Shelf:
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3384,6 +3843,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -3396,6 +3857,8 @@ class Shelf:
             axis: axis over which the probabilities add up to 1; by default 1
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3406,6 +3869,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -3428,6 +3893,8 @@ class Shelf:
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3443,6 +3910,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
 
@@ -3454,6 +3923,8 @@ class Shelf:
             tops: its copies (at least 1)
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3463,6 +3934,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom0: Top, /) -> Top: ...
@@ -3477,6 +3950,8 @@ class Shelf:
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3486,6 +3961,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
 
@@ -3498,6 +3975,8 @@ class Shelf:
             axis: the new axis in the top; not the batch axis; by default 1
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3508,6 +3987,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Top: ...
 
@@ -3519,6 +4000,8 @@ class Shelf:
             tops: the same blobs (as many as bottoms)
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3528,6 +4011,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -3544,6 +4029,8 @@ class Shelf:
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3553,6 +4040,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, /) -> Call: ...
 
@@ -3576,6 +4065,8 @@ class Shelf:
             classes: names of the classes of labels, in the order of their numbers: {top: names}; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3597,6 +4088,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -3609,6 +4102,8 @@ class Shelf:
             threshold: the largest x that gives 0 (finite); by default 0.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3619,6 +4114,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -3645,6 +4142,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3664,6 +4163,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -3682,6 +4183,8 @@ class Shelf:
             axis: axis along which to repeat them (different from 0); by default 1
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3693,6 +4196,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -3711,6 +4216,8 @@ class Shelf:
             ignore_label: labels of this value are ignored; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3722,6 +4229,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -3734,6 +4243,8 @@ class Shelf:
             axes: the axes of the bottom in their new order, all but the batch axis (different from 0)
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3744,6 +4255,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom: Top, /) -> Top: ...
@@ -3766,6 +4279,8 @@ class Shelf:
             param_key: layers with the same key share their parameters
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3781,6 +4296,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, *bottoms: Top) -> Top: ...
@@ -3796,6 +4313,8 @@ class Shelf:
             axis: the axis; not the batch axis; by default 1
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3806,6 +4325,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         @overload
         def __call__(self, bottom0: Top, /) -> Top: ...
@@ -3823,6 +4344,8 @@ class Shelf:
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3835,6 +4358,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
@@ -3853,6 +4378,8 @@ class Shelf:
             ignore_label: the target where the text has ended, in other phases than training; by default -1
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3869,6 +4396,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
@@ -3881,6 +4410,8 @@ class Shelf:
             shape: shape of each image's zeros; without it a single number (above 0)
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
+            partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
+            location: the rank of a layer that is not divided; 0 by default (0 or more)
         """
         def __init__(
             self,
@@ -3891,6 +4422,8 @@ class Shelf:
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+            partition_dim: int | str | None = ...,
+            location: int | None = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, /) -> Top: ...
 
@@ -3903,6 +4436,8 @@ class Shelf:
         name: str = ...,
         exclude: Literal["train", "validation", "test", "predict"]
         | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        partition_dim: int | str | None = ...,
+        location: int | None = ...,
     ) -> Shelf.Activation:
         """y = log(1 + exp(beta · x)) / beta = max(0, x) + log(1 + exp(-beta |x|)) / beta, which cannot overflow.
 
@@ -3919,6 +4454,8 @@ class Shelf:
         name: str = ...,
         exclude: Literal["train", "validation", "test", "predict"]
         | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        partition_dim: int | str | None = ...,
+        location: int | None = ...,
     ) -> Shelf.Activation:
         """y = x where x > 0, else alpha · (exp(x) - 1).
 
@@ -3934,6 +4471,8 @@ class Shelf:
         name: str = ...,
         exclude: Literal["train", "validation", "test", "predict"]
         | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        partition_dim: int | str | None = ...,
+        location: int | None = ...,
     ) -> Shelf.Activation:
         """y = exp(x). After Mocha.jl's `Neurons.Exponential`."""
         ...
@@ -3946,6 +4485,8 @@ class Shelf:
         name: str = ...,
         exclude: Literal["train", "validation", "test", "predict"]
         | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        partition_dim: int | str | None = ...,
+        location: int | None = ...,
     ) -> Shelf.Activation:
         """y = x · Φ(x), where Φ is the standard normal distribution function.
 
@@ -3961,6 +4502,8 @@ class Shelf:
         name: str = ...,
         exclude: Literal["train", "validation", "test", "predict"]
         | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        partition_dim: int | str | None = ...,
+        location: int | None = ...,
     ) -> Shelf.Activation:
         """y = x · min(max(x + 3, 0), 6) / 6: 0 up to -3, and x from 3 on."""
         ...
@@ -3972,6 +4515,8 @@ class Shelf:
         name: str = ...,
         exclude: Literal["train", "validation", "test", "predict"]
         | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        partition_dim: int | str | None = ...,
+        location: int | None = ...,
     ) -> Shelf.Activation:
         """f(x) = x: nothing is computed."""
         ...
@@ -3984,6 +4529,8 @@ class Shelf:
         name: str = ...,
         exclude: Literal["train", "validation", "test", "predict"]
         | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        partition_dim: int | str | None = ...,
+        location: int | None = ...,
     ) -> Shelf.Activation:
         """y = x where x > 0, else slope · x. After Mocha.jl's `Neurons.LReLU`; `slope` is Caffe's `negative_slope`.
 
@@ -3999,6 +4546,8 @@ class Shelf:
         name: str = ...,
         exclude: Literal["train", "validation", "test", "predict"]
         | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        partition_dim: int | str | None = ...,
+        location: int | None = ...,
     ) -> Shelf.Activation:
         """y = x · tanh(log(1 + exp(x)))."""
         ...
@@ -4011,6 +4560,8 @@ class Shelf:
         name: str = ...,
         exclude: Literal["train", "validation", "test", "predict"]
         | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        partition_dim: int | str | None = ...,
+        location: int | None = ...,
     ) -> Shelf.Activation:
         """y = max(epsilon, x); the gradient passes where y > epsilon, and is 0 at the kink.
 
@@ -4026,6 +4577,8 @@ class Shelf:
         name: str = ...,
         exclude: Literal["train", "validation", "test", "predict"]
         | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        partition_dim: int | str | None = ...,
+        location: int | None = ...,
     ) -> Shelf.Activation:
         """y = scale · x where x > 0, else scale · alpha · (exp(x) - 1), with scale = 1.0507... and alpha = 1.6732..."""
         ...
@@ -4039,6 +4592,8 @@ class Shelf:
         name: str = ...,
         exclude: Literal["train", "validation", "test", "predict"]
         | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        partition_dim: int | str | None = ...,
+        location: int | None = ...,
     ) -> Shelf.Activation:
         """y = outer · tanh(inner · x): LeCun's scaled tanh, with f(1) = 1. After SINGA's `STanhLayer`.
 
@@ -4056,6 +4611,8 @@ class Shelf:
         name: str = ...,
         exclude: Literal["train", "validation", "test", "predict"]
         | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        partition_dim: int | str | None = ...,
+        location: int | None = ...,
     ) -> Shelf.Activation:
         """y = x · sigmoid(beta · x). After Caffe's `Swish`; Elfwing et al., "Sigmoid-weighted linear units", 2018.
 
@@ -4071,6 +4628,8 @@ class Shelf:
         name: str = ...,
         exclude: Literal["train", "validation", "test", "predict"]
         | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        partition_dim: int | str | None = ...,
+        location: int | None = ...,
     ) -> Shelf.Activation:
         """y = 1 / (1 + exp(-x)), computed from exp(-|x|), which cannot overflow; below 0 it is exp(x) / (1 + exp(x))."""
         ...
@@ -4083,6 +4642,8 @@ class Shelf:
         name: str = ...,
         exclude: Literal["train", "validation", "test", "predict"]
         | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        partition_dim: int | str | None = ...,
+        location: int | None = ...,
     ) -> Shelf.Activation:
         """y = log(1 + exp(beta · x)) / beta = max(0, x) + log(1 + exp(-beta |x|)) / beta, which cannot overflow.
 
@@ -4098,6 +4659,8 @@ class Shelf:
         name: str = ...,
         exclude: Literal["train", "validation", "test", "predict"]
         | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        partition_dim: int | str | None = ...,
+        location: int | None = ...,
     ) -> Shelf.Activation:
         """y = tanh(x)."""
         ...

@@ -40,8 +40,8 @@ def command(
 
     For each layer: the kernel or the layer's own code, the kernels that were not chosen and why. At the end: the layers
     without a kernel, those first that cost the most for it, every copy between memories that the net needs, and what of
-    an iteration the backend records and replays, if it does. With --ranks: how the net is divided among ranks, what each
-    rank has, and how many bytes go over each bridge between two ranks in an iteration.
+    an iteration the backend records and replays, if it does. With --ranks: how the net is divided among ranks, what
+    each rank has, and how many bytes go over each bridge between two ranks in an iteration.
     """
     from ...text import listed
     from ..inputs import fed
