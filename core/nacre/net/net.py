@@ -260,11 +260,12 @@ class Net(NetAccess):
         """Make the objects that read and write blobs, sources, statistics and parameters."""
         self.communicator = options.communicator
         self._shares = self._collectives = None
-        if self.communicator is not None and self.division is None:
-            self._shares = Shares(self.communicator, self.ops, self.phase, self.scalars)
-        elif self.communicator is not None:
-            known = self.backend, self.scalars, self.ops, self.slots
-            self._collectives = Collectives(self.name, self.communicator, *known, self.division.losses)
+        if self.communicator is not None:
+            if self.division is None:
+                self._shares = Shares(self.communicator, self.ops, self.phase, self.scalars)
+            else:
+                known = self.backend, self.scalars, self.ops, self.slots
+                self._collectives = Collectives(self.name, self.communicator, *known, self.division.losses)
         self._blobs = Blobs(self.name, self.memory, trains=self.trains)
         self._sources = Sources(
             self.name, self.phase, self.memory, self.scalars, self._blobs, self._shares, self._collectives

@@ -44,7 +44,7 @@ class UpdateKernel(MethodState):
         """Return up to three fields of the method, as update.cu has them."""
         return ()
 
-    def _chunks(self, number: int) -> Iterator[tuple[float, int, int, int, int, int, int, int]]:
+    def _chunks(self, number: int) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a span in the table, each after the span's rate; a copy of a parameter has its own rows."""
         span = self.spans[number]
         histories = [arrays[number] for arrays in self.histories.values()]
