@@ -483,6 +483,18 @@ def test_products_of_whole_numbers_and_of_nothing(cupy: Any, backend: Any) -> No
         backend.xp.matmul(cupy.ones((2, 3)), cupy.ones((2, 3)))
 
 
+def test_products_are_in_tf32_only_where_that_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact, there = 1 + 2.0**-13, 1 + 2.0**-10
+    for chosen, wanted in (("", exact), ("0", exact), ("1", 1.0)):
+        monkeypatch.setenv("CUPY_TF32", chosen)
+        backend = cupy_standin.watched()()
+        assert backend.environment()["products"] == ("TF32" if chosen == "1" else "float32")
+        for number, found in ((exact, wanted), (there, there)):
+            a = backend.cupy.array(np.array([[number]], np.float32))
+            assert backend.xp.matmul(a, backend.cupy.ones((1, 1), "float32")).get() == found
+            assert backend.xp.matmul(a.astype("float64"), backend.cupy.ones((1, 1))).get() == number
+
+
 def test_products_are_captured(cupy: Any, backend: Any) -> None:
     a, b, y = (cupy.ones((3, 3), "float32") for _ in range(3))
     backend.xp.matmul(a, b, out=y)

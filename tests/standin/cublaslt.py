@@ -30,8 +30,10 @@ class Library:
         return self._make(place, "handle")
 
     def cublasLtMatmulDescCreate(self, place, compute, scale):
-        assert (compute, scale) in ((68, 0), (70, 1)), "a type of sums and one of factors that do not go together"
-        return self._make(place, {"scale": scale, 3: 0, 4: 0})
+        assert (compute, scale) in ((68, 0), (77, 0), (70, 1)), (
+            "a type of sums and one of factors that do not go together"
+        )
+        return self._make(place, {"scale": scale, "compute": compute, 3: 0, 4: 0})
 
     def cublasLtMatrixLayoutCreate(self, place, kind, rows, columns, ahead):
         assert ahead >= rows, "the leading dimension is below the number of rows"
@@ -97,10 +99,18 @@ class Library:
         kind = np.float64 if result.dtype == np.float64 else np.float32
 
         def multiply():
-            result[...] = np.matmul(first.astype(kind), second.astype(kind))
+            result[...] = np.matmul(*(rounded(one.astype(kind), how["compute"]) for one in (first, second)))
 
         self.cupy._machine.streams[stream].enqueue(multiply)
         return 0
+
+
+def rounded(array, compute):
+    """Return an array, for TF32 with the 11 bits that its factors have."""
+    if compute != 77:
+        return array
+    bits = array.view(np.uint32).astype(np.uint64) + 0x1000 & 0xFFFFE000
+    return bits.astype(np.uint32).view(np.float32)
 
 
 def matrices(address, layout):

@@ -18,8 +18,8 @@ from nacre import Array, NacreError
 
 HALF, SINGLE, DOUBLE = 2, 0, 1
 """`CUDA_R_16F`, `CUDA_R_32F` and `CUDA_R_64F`."""
-IN_SINGLE, IN_DOUBLE = 68, 70
-"""`CUBLAS_COMPUTE_32F` and `CUBLAS_COMPUTE_64F`."""
+IN_SINGLE, IN_TF32, IN_DOUBLE = 68, 77, 70
+"""`CUBLAS_COMPUTE_32F`, `CUBLAS_COMPUTE_32F_FAST_TF32` and `CUBLAS_COMPUTE_64F`."""
 TYPES = {
     "float16": (HALF, IN_SINGLE, SINGLE),
     "float32": (SINGLE, IN_SINGLE, SINGLE),
@@ -82,10 +82,13 @@ class Matrix:
 
 
 class Products:
-    """Products of CuPy's arrays, on the backend's stream."""
+    """Products of CuPy's arrays, on the backend's stream.
 
-    def __init__(self, cupy: Any, library: Any) -> None:
-        self._cupy, self._library = cupy, library
+    With `tf32` the factors of a product in float32 are rounded to 11 bits, as CuPy does where CUPY_TF32 is 1.
+    """
+
+    def __init__(self, cupy: Any, library: Any, *, tf32: bool = False) -> None:
+        self._cupy, self._library, self.tf32 = cupy, library, tf32
         self._handle = ctypes.c_void_p()
         self._workspace: Array = None
         self._algorithms: dict[tuple[Any, ...], ctypes.Array[ctypes.c_char]] = {}
@@ -145,6 +148,7 @@ class Products:
 
     def _call(self, dtype: str, first: Matrix, second: Matrix, result: Matrix) -> None:
         kind, compute, scale = TYPES[dtype]
+        compute = IN_TF32 if self.tf32 and dtype == "float32" else compute
         factors = (ctypes.c_double if scale == DOUBLE else ctypes.c_float) * 2
         one_and_zero = factors(1, 0)
         beta = ctypes.addressof(one_and_zero) + ctypes.sizeof(one_and_zero) // 2
