@@ -61,7 +61,7 @@ def compiled(code: str, expressions: tuple[str, ...]) -> list[Callable[..., None
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "kernels.cpp"
         place.write_text("\n".join([HEADER.read_text(), code, *launchers]))
-        command = [_compiler(), *OPTIONS, "-O1", "-fPIC", "-shared", "-ffp-contract=off", *WARNINGS]
+        command = [_compiler(), *OPTIONS, "-O0", "-fPIC", "-shared", "-ffp-contract=off", *WARNINGS]
         done = subprocess.run([*command, str(place), "-o", f"{folder}/kernels.so"], capture_output=True, text=True)
         assert done.returncode == 0 and not done.stderr, done.stderr
         library = ctypes.CDLL(f"{folder}/kernels.so")
@@ -167,7 +167,7 @@ class ShimBackend(HostMemory):
             assert (raw[:GUARD] == FILL).all() and (raw[-GUARD:] == FILL).all(), "a kernel wrote outside an array"
 
     def scalars(self, view: Any) -> Any:
-        """Return an array with the scalars of a net, as they are now."""
+        """Return the array with the scalars of a net, with what they are now."""
         values = view.scalars.values
         if view.scalars not in self._scalars:
             self._scalars[view.scalars] = self.empty((32,), "float64")

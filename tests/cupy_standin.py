@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import cuda_on_host
 from nacre_cupy import library
 
 STANDIN = Path(__file__).parent / "standin"
@@ -23,7 +24,12 @@ def _ours() -> dict[str, Any]:
 
 @contextmanager
 def installed() -> Generator[Any]:
-    """Let `import cupy` find the stand-in in the block; give the module."""
+    """Let `import cupy` find the stand-in in the block; give the module. Kernels in CUDA C++ run on the processor.
+
+    A test is skipped where they cannot be compiled.
+    """
+    if reason := cuda_on_host.missing():
+        pytest.skip(reason)
     before = _ours()
     for name in before:
         del sys.modules[name]
@@ -31,6 +37,7 @@ def installed() -> Generator[Any]:
     sys.path.insert(0, str(STANDIN))
     try:
         cupy = importlib.import_module("cupy")
+        cupy.shared.kernels = cuda_on_host.Kernels
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(library, "cublaslt", lambda: importlib.import_module("cublaslt").Library(cupy))
             yield cupy

@@ -42,6 +42,13 @@ def at_work(kernel: Any, method: Method, backend: Any, dtype: str, spans: Sequen
     return (kernel(method, view, spans) if kernel else method.setup(view, spans)), scalars
 
 
+def updated(state: Any) -> None:
+    """Update, after the scalars were sent to where a kernel reads them."""
+    if isinstance(state, update.UpdateKernel):
+        state.backend.backend.scalars(state.backend)
+    state.update()
+
+
 def make_spans(backend: Any, dtype: str, values: Sequence[Any], pieces: Sequence[Any] = ()) -> list[Span]:
     def on(array: Any) -> Any:
         made = backend.empty(array.shape, dtype)
@@ -69,7 +76,7 @@ def test_method(method: Method, kernel: type, dtype: str) -> None:
             for span, gradient in zip(spans, gradients, strict=True):
                 span.gradient[...] = gradient
             state.advance()
-            state.update()
+            updated(state)
         (fast, _, ours), (own, _, theirs) = sides
         for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
             near(one.value, other.value, dtype, f"value {number} after {turn + 1} updates")
@@ -96,7 +103,7 @@ def test_numbers_that_are_not_ordinary(method: Method, kernel: type, dtype: str)
         with np.errstate(all="ignore"):
             for _ in range(2):
                 state.advance()
-                state.update()
+                updated(state)
         states.append(spans[0].value)
     near(*states, dtype, "value", each=True)
 
@@ -109,7 +116,7 @@ def test_the_product_tells_what_is_not_finite(dtype: str) -> None:
             state, scalars = at_work(update.SGDKernel, SGD(), backend, dtype, spans)
             scalars["rate"] = 0.5
             getattr(spans[1], where)[place] = bad
-            state.update()
+            updated(state)
             assert not np.isfinite(state.product())
             assert np.isfinite(np.delete(spans[1].value, place)).all()
 
@@ -127,7 +134,7 @@ def test_copies_in_bf16_are_written_with_their_parameters() -> None:
     state, scalars = at_work(update.NesterovKernel, Nesterov(), backend, "float32", spans)
     scalars["rate"] = 0.1
     spans[0].gradient[...] = 1
-    state.update()
+    updated(state)
     value = spans[0].value
     assert (value != values[0].astype(np.float32)).all()
     assert (first == to_bits(value[:37])).all() and (last == to_bits(value[9_984:19_984])).all()

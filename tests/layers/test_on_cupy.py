@@ -46,7 +46,8 @@ def test_replayed(suite, backend):
                 where = f"turn {turn}, {count} rows"
                 for name, found, wanted in zip(own.tops, trial.results(), own.results(), strict=True):
                     assert_near(found, wanted, f"{where}: {name}")
-                assert_near(np.float32(trial.net.loss()), np.float32(own.net.loss()), f"{where}: loss")
+                losses = np.float32(trial.net.loss()), np.float32(own.net.loss())
+                assert_near(*losses, f"{where}: loss", 1e-4)  # a sum of numbers of both signs
                 if own.differentiates:
                     gradients = own.gradients()
                     for name, found in trial.gradients().items():

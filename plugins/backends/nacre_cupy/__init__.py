@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from nacre import hookimpl, lazy
 
+from .kernels import KERNELS
+
 if TYPE_CHECKING:
     from .backend import CupyBackend as CupyBackend
 
 nacre_api = "1"
 
 BACKENDS = {"cupy": "nacre_cupy.backend:CupyBackend"}
-KERNELS: dict[tuple[str, str], str] = {}
 
 
 @hookimpl

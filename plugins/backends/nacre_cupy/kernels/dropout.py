@@ -27,17 +27,19 @@ class DropoutKernel(CudaKernel, reads=""):
         self.intermediates = [backend.blob((-(-one.size // 8),), "uint8") for one in inputs if self.acts]
         self.keys = signed(backend.seed & (2**64 - 1)), signed(name_key(backend.full_name(layer.name)))
 
+    def ready(self) -> None:
+        self.known = scalars(self.backend)
+
     def forward(self, inputs: list[Own]) -> None:
         if not self.acts:
             return
-        known = scalars(self.backend)
         for draw, (x, y, kept) in enumerate(zip(inputs, self.blobs, self.intermediates, strict=True)):
             if self.phase != "train":  # of an algorithm
                 self.backend.xp.copyto(y.memory, x.memory)
                 continue
             numbers = (
                 x.size,
-                known,
+                self.known,
                 self.backend.scalars.place("step"),
                 draw,
                 *self.keys,

@@ -61,7 +61,10 @@ def launch(view: Any, file: str, expression: str, items: int, *arguments: Any) -
 
 
 def scalars(view: Any) -> Array:
-    """Return the net's scalars in the device's memory, as float64: the backend writes them before each pass."""
+    """Return the net's scalars in the device's memory, as float64: the backend writes them before each pass.
+
+    It has to be asked before the first one: states do so in `ready`.
+    """
     return view.backend.scalars(view)
 
 

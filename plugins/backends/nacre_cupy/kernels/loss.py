@@ -46,28 +46,29 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs"):
             self.shape = (self.labels, self.shape[1], 1)
             weights = None if weights is None else np.moveaxis(weights, 1, -1)
         self.weight_of = None if weights is None else constant(np.ascontiguousarray(weights), self.wide)
+        self.known = scalars(self.backend)
         self.result, self.right = empty((2,), "float64"), empty((1,), "bool")
 
     def forward(self, inputs: list[Own]) -> None:
         x, labels, *weights = inputs
-        kind, known = TYPES[x.dtype], self.intermediates[0]
+        kind, kept = TYPES[x.dtype], self.intermediates[0]
         alone = self.shape[2] > 1  # neighbours are other labels' scores
         team, ignored = 1 if alone else 32, self.layer.ignore_label
         of_records = (weights[0].memory, NUMBERS.index(weights[0].dtype)) if weights else (None, 0)
-        given = (x.memory, labels.memory, NUMBERS.index(labels.dtype), self.weight_of, *of_records, known)
+        given = (x.memory, labels.memory, NUMBERS.index(labels.dtype), self.weight_of, *of_records, kept)
         ignores = (int(ignored is not None), float(ignored or 0), float(self.layer.label_smoothing))
         rows = f"softmax_loss_rows<{kind}, {'true' if alone else 'false'}>"
         self.launch("loss", rows, self.labels * team, *given, *self.shape, self.images, *ignores)
         numbers = (*self._rows(), float(self.layer.weight), DIVISORS.index(self.layer.normalize))
         total = f"softmax_loss_total<{'double' if self.wide == 'float64' else 'float'}>"
-        arguments = (known, self.labels, self.images, *numbers, self.result, self.right)
+        arguments = (kept, self.labels, self.images, *numbers, self.result, self.right)
         function(self.backend, "loss", total)((1,), (THREADS,), arguments)
         self.loss = self.result[0]
         self.backend.require(self.layer.name, self.right, lambda: self._wrong(labels.memory))
 
     def _rows(self) -> tuple[Array, int]:
         """Return the scalars, and which of them is the number of rows that count."""
-        return scalars(self.backend), self.backend.scalars.place("rows")
+        return self.known, self.backend.scalars.place("rows")
 
     def _wrong(self, labels: Array) -> DataError:
         """Return the error of the first label that is none."""

@@ -34,17 +34,18 @@ class UpdateKernel(MethodState):
         self.plain = method.setup(backend, spans)
         self.histories, self.advance = self.plain.histories, self.plain.advance
         rows = [row for number in range(len(self.spans)) for row in self._chunks(number)]
-        rates = np.array([rate for rate, *_ in rows])
-        table = np.array([row for _, *row in rows], np.int64).reshape(-1, 7)
+        rates = np.array([rate for rate, _ in rows])
+        table = np.array([row for _, row in rows], np.int64).reshape(-1, 7)
         self.count = len(rows)
         self.rates, self.table = backend.constant(rates, "float64"), backend.constant(table, "int64")
+        self.known = scalars(backend)
         self.products = backend.empty((max(1, self.count),), "float64")
 
     def fields(self) -> tuple[float, ...]:
         """Return up to three fields of the method, as update.cu has them."""
         return ()
 
-    def _chunks(self, number: int) -> Iterator[tuple[Any, ...]]:
+    def _chunks(self, number: int) -> Iterator[tuple[float, list[int]]]:
         """Yield the rows of a span in the table, each after the span's rate; a copy of a parameter has its own rows."""
         span = self.spans[number]
         histories = [arrays[number] for arrays in self.histories.values()]
@@ -58,7 +59,7 @@ class UpdateKernel(MethodState):
             for start in range(begin, end, CHUNK):
                 places = [one + item * start if one else 0 for one in starts]
                 narrow = copy + 2 * (start - begin) if copy else 0
-                yield span.rate, *places, narrow, min(CHUNK, end - start)
+                yield span.rate, [*places, narrow, min(CHUNK, end - start)]
 
     def copies(self, span: Span) -> list[tuple[int, int, Array]]:
         """Return (start, end, array) for the numbers of a span that have a copy in bf16, which is kept up to date."""
@@ -72,12 +73,13 @@ class UpdateKernel(MethodState):
     def update(self) -> None:
         if not self.count:
             return
-        known = self.backend.scalars
-        places = [known.place(name) if name else -1 for name in ("rate", "momentum", self.first, self.second)]
+        places = [
+            self.backend.scalars.place(name) if name else -1 for name in ("rate", "momentum", self.first, self.second)
+        ]
         a, b, c, *_ = (*map(float, self.fields()), 0.0, 0.0, 0.0)
         inside = int(getattr(self.method, "epsilon_place", "") == "inside")
         kind = KINDS[str(self.spans[0].value.dtype)]
-        arguments = (self.table, self.rates, self.count, self.products, scalars(self.backend), *places, a, b, c, inside)
+        arguments = (self.table, self.rates, self.count, self.products, self.known, *places, a, b, c, inside)
         function(self.backend, "update", f"update<{kind}, {self.name}>")((self.count,), (THREADS,), arguments)
 
     def product(self) -> float:

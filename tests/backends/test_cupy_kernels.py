@@ -1,0 +1,196 @@
+"""The cupy backend's kernels in nets, over the stand-in for CuPy, with the sources compiled for the processor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+import cuda_on_host
+import cupy_standin
+from nacre import L, Method, Net, Solver
+from nacre.protocols.layer import layer_type
+from nacre.testing.kernels import KernelTests
+from nacre.testing.layers import check_kernel, check_phases
+from nacre.testing.trial import Example
+from nacre_cupy.kernels import KERNELS
+from nacre_cupy.kernels.dropout import DropoutKernel
+from nacre_cupy.kernels.elementwise import ElementWiseKernel
+from nacre_cupy.kernels.loss import SoftmaxLossKernel
+from nacre_cupy.kernels.lrn import LRNKernel
+from nacre_cupy.kernels.pooling import ChannelPoolingKernel, PoolingKernel
+from nacre_layers.elementwise.dropout import DropoutLayer
+from nacre_layers.elementwise.element_wise import ElementWiseLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
+from nacre_layers.normalisation.lrn import LRNLayer
+from nacre_layers.pooling.channel_pooling import ChannelPoolingLayer
+from nacre_layers.pooling.pooling import PoolingLayer
+from nacre_solvers import SGD, AdaDelta, AdaGrad, Adam, AdaMax, AdamW, Nesterov, RMSProp
+
+METHODS = [SGD(), Nesterov(), AdaGrad(), RMSProp(centered=True, epsilon=0.1), AdaDelta(), Adam(), AdamW(), AdaMax()]
+
+if reason := cuda_on_host.missing():
+    pytest.skip(reason, allow_module_level=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cupy() -> Any:
+    with cupy_standin.installed() as found:
+        yield found
+
+
+@pytest.mark.long
+class OnCupy(KernelTests):
+    """All that the kit asks of a kernel; for every commit, `test_in_nets` below does with two of its checks."""
+
+    backend_name = "cupy"
+
+
+IMAGES = st.tuples(st.integers(1, 3), st.sampled_from([1, 3, 4, 8]), st.integers(3, 9), st.integers(3, 9))
+
+
+class TestPoolingKernel(OnCupy):
+    layer = PoolingLayer
+    kernel = PoolingKernel
+
+    def examples(self):
+        yield Example({"kernel": 2, "stride": 2}, [(3, 2, 6, 6)])
+        yield Example({"kernel": 3, "stride": 2, "pad": 1, "neuron": "ReLU"}, [(2, 8, 7, 6)], label="overhang")
+        yield Example({"kernel": 3, "stride": 2, "pooling": "Mean"}, [(2, 3, 8, 7), (2, 3, 8, 7)], label="two means")
+        yield Example({"kernel": 2, "tops": ("y", "mask")}, [(3, 8, 4, 5)], tops=2, label="mask")
+        yield Example({"pooling": "Stochastic"}, [(3, 2, 6, 6)], label="declined")
+
+    def strategy(self):
+        fields = st.fixed_dictionaries(
+            {
+                "kernel": st.integers(2, 3),
+                "stride": st.integers(1, 3),
+                "pad": st.integers(0, 1),
+                "pooling": st.sampled_from(["Max", "Mean"]),
+                "rounding": st.sampled_from(["ceil", "floor"]),
+            }
+        )
+        return st.builds(lambda one, shape: Example(one, [shape]), fields, IMAGES)
+
+
+class TestChannelPoolingKernel(OnCupy):
+    layer = ChannelPoolingLayer
+    kernel = ChannelPoolingKernel
+
+    def examples(self):
+        yield Example({"kernel": 2, "stride": 2}, [(3, 4, 3, 5)])
+        yield Example({"kernel": 3, "pad": (1, 0), "pooling": "Mean"}, [(3, 5)])
+
+
+class TestLRNKernel(OnCupy):
+    layer = LRNLayer
+    kernel = LRNKernel
+
+    def examples(self):
+        yield Example({"scale": 0.5}, [(2, 8, 3, 4)])
+        yield Example({"mode": "within", "kernel": 3, "power": 0.6}, [(2, 3, 5, 4)])
+
+
+class TestDropoutKernel(OnCupy):
+    layer = DropoutLayer
+    kernel = DropoutKernel
+
+    def examples(self):
+        yield Example({"ratio": 0.3}, [(4, 9)])
+        yield Example({"auto_scale": False}, [(3, 8, 4, 5)])
+
+
+class TestElementWiseKernel(OnCupy):
+    layer = ElementWiseLayer
+    kernel = ElementWiseKernel
+
+    def examples(self):
+        yield Example({"neuron": "ReLU"}, [(3, 8, 4, 5), (3, 8, 4, 5)], tops=1, label="ReLU")
+        for operation in ("Multiply", "Maximum", "Mean", "Divide"):
+            yield Example({"operation": operation}, [(3, 7), (3, 7)], tops=1, label=operation)
+        yield Example({"operation": "Multiply", "neuron": "ReLU"}, [(3, 4)] * 3, tops=1, label="Multiply, ReLU")
+        yield Example({"operation": "Maximum", "neuron": "ReLU"}, [(3, 4)] * 3, tops=1, label="Maximum, ReLU")
+
+
+class TestSoftmaxLossKernel(OnCupy):
+    layer = SoftmaxLossLayer
+    kernel = SoftmaxLossKernel
+
+    def examples(self):
+        yield Example({}, [(5, 4), np.array([0, 3, 1, 2, 2])])
+        yield Example({"ignore_label": 2, "normalize": "batch"}, [(3, 4, 5), np.arange(15).reshape(3, 5) % 4])
+        labels = np.array([0, 1, 2, 1])
+        yield Example({"weights": [1.0, 2.0, 0.5]}, [(4, 3), labels, (4,)], wanted=(0,), label="weights")
+        yield Example({"label_smoothing": 0.1}, [(5, 4), np.array([0, 3, 1, 2, 2])], label="smoothed")
+        yield Example({"axis": 2}, [(2, 3, 4, 5), np.zeros((2, 3, 1, 5), int)], label="declined")
+
+
+SUITES = [
+    TestPoolingKernel,
+    TestChannelPoolingKernel,
+    TestLRNKernel,
+    TestDropoutKernel,
+    TestElementWiseKernel,
+    TestSoftmaxLossKernel,
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("suite", SUITES)
+def test_in_nets(suite: type[KernelTests], dtype: str) -> None:
+    """A kernel gives in a net what the layer's own state gives, in every phase."""
+    kit, kernel = suite(), (suite.kernel, "cupy")
+    for example in kit.examples():
+        reason = check_kernel(kit, kernel, "cupy", dtype, example)
+        assert bool(reason) == (example.label == "declined"), reason
+        if not reason:
+            check_phases(kit, kernel, "cupy", dtype, example)
+
+
+def layers() -> Any:
+    """Return a net with every kernel in it."""
+    random = np.random.default_rng(0)
+    data = [random.normal(size=(24, 3, 12, 12)), np.arange(24) % 4]
+    x, label = L.MemoryData(data=data, tops=["x", "label"], batch_size=6)()
+    maps = L.LRN(kernel=3)(L.Convolution(n_filter=8, kernel=3, neuron="ReLU", weight_regu="L2")(x))
+    maps = L.Pooling(kernel=3, stride=2)(maps)
+    sides = [L.Convolution(n_filter=8, kernel=1, neuron=one)(maps) for one in ("GELU", "Tanh")]
+    maps = L.ChannelPooling(kernel=2, stride=2)(L.ElementWise(neuron="ReLU")(*sides))
+    hidden = L.InnerProduct(output_dim=16, neuron="SiLU", weight_regu="L1")(L.GlobalPooling()(maps))
+    hidden = L.RandomMask(ratio=0.1)(L.Dropout(ratio=0.25)(hidden))
+    return [L.SoftmaxLoss(label_smoothing=0.1)(L.InnerProduct(output_dim=4)(hidden), label)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_trainings(method: Method, dtype: str) -> None:
+    """A training by the kernels of layers, neurons, penalties and updates is that of the numpy backend."""
+    found: list[tuple[list[float], dict[str, Any]]] = []
+    for backend in ("cupy", "numpy"):
+        with Net("net", layers(), backend=backend, dtype=dtype, seed=3) as net:
+            momentum = {"momentum_policy": 0.9} if method.has_momentum else {}
+            with Solver(method, lr_policy=0.05, regu_coef=0.01, max_iter=6, **momentum).start(net) as training:
+                losses: list[float] = []
+                for _ in range(6):
+                    training.step()
+                    losses.append(float(training.loss))
+                if backend == "cupy":
+                    check_all_kernels(training)
+            found.append((losses, {name: handle.value for name, handle in net.parameters.items()}))
+    (losses, values), (own_losses, own_values) = found
+    close = 2e-4 if dtype == "float32" else 1e-10
+    np.testing.assert_allclose(losses, own_losses, rtol=close)
+    for name, value in values.items():
+        np.testing.assert_allclose(value, own_values[name], rtol=close, atol=close * abs(own_values[name]).max())
+
+
+def check_all_kernels(training: Any) -> None:
+    """Check that whatever in the net has a kernel of this package uses it."""
+    ours = {thing for thing, _ in KERNELS}
+    for op in training.net.ops:
+        name = f"neuron/{type(op.neuron).__name__}" if op.neuron is not None else layer_type(type(op.node.layer))
+        if name in ours:
+            assert type(op.state).__module__.startswith("nacre_cupy.kernels."), f"{op.name} is computed by {op.state}"
+    assert type(training.method).__module__ == "nacre_cupy.kernels.update"
