@@ -21,7 +21,7 @@ test long wheels older oldest newest: export OMP_NUM_THREADS := $(or $(OMP_NUM_T
 long: export NACRE_TRIALS := $(or $(NACRE_TRIALS),1000)
 test long wheels older oldest newest: export OPENBLAS_NUM_THREADS := $(or $(OPENBLAS_NUM_THREADS),1)
 
-.PHONY: help demo test long wheels older oldest newest bench docs lint format clean dev torch python
+.PHONY: help demo test long wheels older oldest newest bench docs lint format clean dev torch nvrtc python
 .DEFAULT_GOAL := help
 
 help:
@@ -86,6 +86,7 @@ lint: $(VENV)/dev.stamp
 
 dev: $(VENV)/dev.stamp
 torch: $(VENV)/torch.stamp
+nvrtc: $(VENV)/nvrtc.stamp
 
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
@@ -120,6 +121,12 @@ $(VENV)/long.stamp: $(VENV)/dev.stamp
 $(VENV)/torch.stamp: | $(VENV)/made.stamp
 	@echo "installing PyTorch, to compare with, into $(VENV) ..."
 	@$(call install,torch==2.13.0)
+	@touch $@
+
+# NVIDIA's compiler of CUDA C++, which needs no GPU; by itself for the same reason.
+$(VENV)/nvrtc.stamp: | $(VENV)/made.stamp
+	@echo "installing NVIDIA's compiler of CUDA C++ into $(VENV) ..."
+	@$(call install,nvidia-cuda-nvrtc==13.0.88)
 	@touch $@
 
 ifeq ($(UV),)

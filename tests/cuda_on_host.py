@@ -61,7 +61,7 @@ def compiled(code: str, expressions: tuple[str, ...]) -> list[Callable[..., None
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "kernels.cpp"
         place.write_text("\n".join([HEADER.read_text(), code, *launchers]))
-        command = [_compiler(), *OPTIONS, "-O0", "-fPIC", "-shared", "-ffp-contract=off", *WARNINGS]
+        command = [_compiler(), OPTIONS[0], "-O0", "-fPIC", "-shared", "-ffp-contract=off", *WARNINGS]
         done = subprocess.run([*command, str(place), "-o", f"{folder}/kernels.so"], capture_output=True, text=True)
         assert done.returncode == 0 and not done.stderr, done.stderr
         library = ctypes.CDLL(f"{folder}/kernels.so")

@@ -27,7 +27,11 @@ def library() -> Any:
     """Return the compiler's library, or None if there is none."""
     folders = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
     found = sorted(path for folder in folders for path in Path(folder, "nvidia").glob("**/libnvrtc.so.*"))
-    return ctypes.CDLL(str(found[-1])) if found else None
+    if not found:
+        return None
+    for beside in found[-1].parent.glob("libnvrtc-builtins.so.*"):  # which it looks for by its name alone
+        ctypes.CDLL(str(beside))
+    return ctypes.CDLL(str(found[-1]))
 
 
 def missing() -> str:

@@ -17,7 +17,8 @@ from weakref import WeakKeyDictionary
 from nacre import Array, LayerState, Own
 
 FOLDER = Path(__file__).parent
-OPTIONS = ("-std=c++17",)
+OPTIONS = ("-std=c++17", "-default-device")
+"""For NVRTC: up to CUDA 13.0 it takes generic lambdas for functions of the host, unless that is said."""
 THREADS = 256
 """Threads of a block, for every kernel."""
 MOST_BLOCKS = 4096
