@@ -100,6 +100,9 @@ class Backend:
         """
         raise ConfigError(f"device={number}, but backend '{cls.name}' has no devices to choose from", "leave it out")
 
+    def wait(self) -> None:
+        """Wait until all is computed that was enqueued; nothing to do where calls return when they are done."""
+
     def free_memory(self) -> tuple[int, int] | None:
         """Return how many bytes are free on its device, and how many that has; None if its memory is the machine's."""
         return None

@@ -72,6 +72,9 @@ class CupyBackend(Backend):
             "products": "TF32" if self._products.tf32 else "float32",
         }
 
+    def wait(self) -> None:
+        self.stream.synchronize()
+
     def free_memory(self) -> tuple[int, int]:
         """Return how many bytes are free on the device, those that CuPy keeps too, and how many it has."""
         with self.here:

@@ -81,8 +81,10 @@ def time_net(file: NetFile, net: Net, runs: int) -> dict[str, Any]:
     taken: list[list[float]] = [[] for _ in calls]
     for run in range(WARM_UP + runs):
         for number, (_, _, call) in enumerate(calls):
+            net.backend.wait()
             begin = perf_counter()
             call()
+            net.backend.wait()
             if run >= WARM_UP:
                 taken[number].append((perf_counter() - begin) * 1000)
     layers: list[dict[str, Any]] = []
@@ -112,7 +114,7 @@ def time_net(file: NetFile, net: Net, runs: int) -> dict[str, Any]:
         "forward_ms": sum(row["forward_ms"] or 0.0 for row in layers),
         "backward_ms": sum(row["backward_ms"] or 0.0 for row in layers) if net.trains else None,
         "passes": " and ".join(kind for kind, _ in passes),
-        "step_ms": _median(net.compile([step for _, steps in passes for step in steps]), runs),
+        "step_ms": _median(net, net.compile([step for _, steps in passes for step in steps]), runs),
         "solver": None,
         "iteration_ms": None,
         "images_per_second": None,
@@ -120,7 +122,7 @@ def time_net(file: NetFile, net: Net, runs: int) -> dict[str, Any]:
     if file.has_solver and net.trains:
         solver = dataclasses.replace(file.solver(), callbacks=())  # pyright: ignore[reportArgumentType]
         with solver.start(net) as training:
-            timed["iteration_ms"] = _median(training.step, runs)
+            timed["iteration_ms"] = _median(net, training.step, runs)
             timed["solver"] = type_name(type(solver.method))
             timed["images_per_second"] = training.images / training.iteration * 1000 / timed["iteration_ms"]
     return timed
@@ -133,12 +135,14 @@ def _layer_of(step: str, net: Net) -> str:
     return step
 
 
-def _median(call: Callable[[], None], runs: int) -> float:
+def _median(net: Net, call: Callable[[], None], runs: int) -> float:
     """Return the median milliseconds of a call."""
     taken: list[float] = []
     for run in range(WARM_UP + runs):
+        net.backend.wait()
         begin = perf_counter()
         call()
+        net.backend.wait()
         if run >= WARM_UP:
             taken.append((perf_counter() - begin) * 1000)
     return statistics.median(taken)
