@@ -341,6 +341,29 @@ def test_temporary_arrays_of_a_graph_are_in_no_other_pool(cupy: Any, backend: An
         assert not any(backend.to_host(one).any() for one in others), "a replay has written into another's memory"
 
 
+def test_scratch_memory_that_a_graph_writes_to_is_not_given_to_others(cupy: Any, backend: Any) -> None:
+    class WorkState(GainState):
+        def forward(self, inputs: list[Any]) -> None:
+            work = self.backend.scratch((300,))
+            work[...] = 7
+            super().forward(inputs)
+
+    class WorkLayer(GainLayer):
+        def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> WorkState:
+            return WorkState(self, backend, inputs, diffs)
+
+    with Net("work", [InputLayer(tops="x"), WorkLayer(bottoms="x", tops="y")], backend=backend) as net:
+        view = net.view()
+        view.scratch((300,))  # by a step that is not captured
+        net.forward()
+        net.forward()
+        view.scratch((5000,))
+        gc.collect()
+        others = [backend.empty((300,), "float32") for _ in range(4)]
+        net.forward()
+        assert not any(backend.to_host(one).any() for one in others)
+
+
 def test_what_is_not_capturable_splits_the_graph(backend: Any) -> None:
     last = [ThroughLayer(bottoms="y", tops="z"), ActivationLayer(bottoms="z", tops="w", neuron="Tanh")]
     with gained(backend, *last) as net:

@@ -248,7 +248,7 @@ def test_the_page_of_a_layer() -> None:
     assert any(line.split()[:5] == ["bias_cons", "Constraint", "|", "None", '"none"'] for line in out.splitlines())
     assert "  numpy: nacre_numpy." in out.partition("kernels, if none declines (elsewhere its own code runs):\n")[2]
     (page,) = run("layers", "nacre:Convolution", "--json").json
-    assert page["kernels"][0]["backend"] == "numpy"
+    assert "numpy" in [one["backend"] for one in page["kernels"]]
     assert "kernels: none, its own code runs on every backend" in run("layers", "Flatten").out
     assert "kernels: those of the layers that it is made of" in run("layers", "Residual").out
 

@@ -35,7 +35,8 @@ OURS = {
         "nacre.cli.streams",
     ),
     *("nacre.cli.commands", "nacre.cli.commands.layers"),
-    *("nacre_commands", "nacre_layers", "nacre_data", "nacre_numpy", "nacre_onednn", "nacre_solvers"),  # light modules
+    *("nacre_commands", "nacre_cupy", "nacre_layers", "nacre_data", "nacre_numpy", "nacre_onednn"),  # light modules
+    "nacre_solvers",
 }
 
 
