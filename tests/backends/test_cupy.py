@@ -7,6 +7,7 @@ import gc
 import json
 import re
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,8 @@ from nacre_cupy.products import (
 )
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_solvers import SGD
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -319,6 +322,26 @@ def test_nothing_is_allocated_in_a_captured_step(cupy: Any, backend: Any) -> Non
             net.forward()
         assert recordings(backend)
         assert [pool.total_bytes() for pool in pools] == before
+
+
+def test_nothing_is_allocated_in_the_steps_of_a_training(cupy: Any, backend: Any) -> None:
+    solver = Solver(SGD(), lr_policy=0.05, momentum_policy=0.9, regu_coef=0.01)
+    with Net("pictures", pictures(), backend=backend) as net, solver.start(net) as training:
+        for _ in range(3):
+            training.step()
+        assert recordings(backend)
+        pools = [one.pool for one in backend.recordings] + [cupy.get_default_memory_pool()]
+        before = [pool.total_bytes() for pool in pools]
+        for _ in range(3):
+            training.step()
+        assert [pool.total_bytes() for pool in pools] == before
+
+
+def test_an_iteration_of_lenet_is_one_graph_behind_its_source() -> None:
+    found = json.loads(run("explain", str(EXAMPLES / "digits" / "lenet.toml"), "--backend", "cupy", "--json").stdout)
+    first, rest = found["pieces"]
+    assert first == {"recorded": False, "steps": ["forward train", "copy train", "copy train", "rows lenet"]}
+    assert rest["recorded"] and rest["steps"][-1] == "SGD"
 
 
 def test_temporary_arrays_of_a_graph_are_in_no_other_pool(cupy: Any, backend: Any) -> None:
