@@ -111,10 +111,12 @@ $(VENV)/dev.stamp: $(BUILT) | $(VENV)/made.stamp
 	@$(call install,--editable '.[dev]')
 	@touch $@ $(VENV)/demo.stamp
 
-# An imitation of S3, large.
+# An imitation of S3, and cuDNN, which chooses plans without a GPU: both are large.
 $(VENV)/long.stamp: $(VENV)/dev.stamp
 	@echo "installing what only the long tests need into $(VENV) ..."
 	@$(call install,'moto[s3,server]>=5')
+	@$(call install,nvidia-cudnn-cu13==9.26.0.51 nvidia-cudnn-frontend==1.28.0) || \
+	  echo 'cuDNN cannot be installed here: its plans are not compared'
 	@touch $@
 
 # What tests and benchmarks compare with, in one exact version. By itself, since it is large: nothing fails without it.

@@ -1,0 +1,136 @@
+"""Convolutions as graphs of cuDNN, by `nvidia-cudnn-frontend`: which plan computes one, and in how much memory.
+
+Images lie with the channels last, and filters as (filters, rows, columns, channels). A plan can also be chosen and
+built for a device that is not there, from a description of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Way = Literal["forward", "data", "weight"]
+"""The convolution, the gradient of its images, or that of its filters."""
+WAYS: tuple[Way, ...] = ("forward", "data", "weight")
+DTYPES = ("float32", "bf16")
+"""Types of the arrays; sums are made in float32, products of float32 by default with the 10 bits of TF32."""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """The sizes of a convolution of images with two axes; pairs are (rows, columns), `tail` is the padding behind."""
+
+    images: int
+    channels: int
+    size: tuple[int, int]
+    filters: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    pad: tuple[int, int]
+    tail: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+
+    @classmethod
+    def of(cls, geometry: Any, groups: int) -> Convolution:
+        """Return the sizes of a `Geometry` of nacre_layers with two axes."""
+
+        def pair(name: str) -> tuple[int, int]:
+            down, across = geometry.axes
+            return getattr(down, name), getattr(across, name)
+
+        return cls(
+            images=geometry.images,
+            channels=geometry.channels,
+            size=pair("length"),
+            filters=geometry.filters,
+            kernel=pair("kernel"),
+            stride=pair("stride"),
+            pad=pair("pad"),
+            tail=pair("tail"),
+            dilation=pair("dilation"),
+            groups=groups,
+        )
+
+    @property
+    def x(self) -> tuple[int, ...]:
+        """The shape of the images."""
+        return self.images, self.channels, *self.size
+
+    @property
+    def w(self) -> tuple[int, ...]:
+        """The shape of the filters."""
+        return self.filters, self.channels // self.groups, *self.kernel
+
+    @property
+    def y(self) -> tuple[int, ...]:
+        """The shape of the result."""
+        axes = zip(self.size, self.kernel, self.stride, self.pad, self.tail, self.dilation, strict=True)
+        counts = ((size + pad + tail - (k - 1) * d - 1) // step + 1 for size, k, step, pad, tail, d in axes)
+        return self.images, self.filters, *counts
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What cuDNN computes a graph with: the plan's name, and the bytes of memory that it needs besides the arrays."""
+
+    name: str
+    workspace: int
+
+
+def channels_last(shape: Sequence[int]) -> list[int]:
+    """Return the distances of neighbours along (images, channels, rows, columns) where the channels lie last."""
+    _, channels, rows, columns = shape
+    return [channels * rows * columns, 1, channels * columns, channels]
+
+
+def graph_of(cudnn: Any, one: Convolution, way: Way, dtype: str, **where: Any) -> Any:
+    """Return a graph of cuDNN's frontend for one convolution, whose tensors are called x, w and y.
+
+    `where` says for which device: `handle=`, or `device_property=` of one that is not there.
+    """
+    kind, wide = cudnn.data_type.BFLOAT16 if dtype == "bf16" else cudnn.data_type.FLOAT, cudnn.data_type.FLOAT
+    graph = cudnn.pygraph(io_data_type=kind, intermediate_data_type=wide, compute_data_type=wide, **where)
+
+    def tensor(name: str, shape: tuple[int, ...]) -> Any:
+        return graph.tensor(name=name, dim=list(shape), stride=channels_last(shape), data_type=kind)
+
+    windows = {
+        "pre_padding": list(one.pad),
+        "post_padding": list(one.tail),
+        "stride": list(one.stride),
+        "dilation": list(one.dilation),
+    }
+    if way == "forward":
+        made, shape = graph.conv_fprop(image=tensor("x", one.x), weight=tensor("w", one.w), **windows), one.y
+    elif way == "data":
+        made, shape = graph.conv_dgrad(loss=tensor("y", one.y), filter=tensor("w", one.w), **windows), one.x
+    else:
+        made, shape = graph.conv_wgrad(image=tensor("x", one.x), loss=tensor("y", one.y), **windows), one.w
+    made.set_output(True).set_data_type(kind).set_dim(list(shape)).set_stride(channels_last(shape))
+    return graph
+
+
+def build(cudnn: Any, graph: Any, *, deterministic: bool = True, most_workspace: int | None = None) -> Plan:
+    """Choose a plan for a graph: the first that can be built, in the order in which cuDNN's heuristics expect them.
+
+    Raises:
+        LookupError: there is none.
+    """
+    graph.validate()
+    graph.build_operation_graph()
+    graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+    if deterministic:
+        graph.deselect_numeric_notes([cudnn.numerical_note.NONDETERMINISTIC])
+    if most_workspace is not None:
+        graph.deselect_workspace_greater_than(most_workspace)
+    reasons: list[str] = []
+    for index in range(graph.get_execution_plan_count()):
+        try:
+            graph.build_plan_at_index(index)
+        except cudnn.cudnnGraphNotSupportedError as error:
+            reasons.append(str(error))
+            continue
+        return Plan(graph.get_plan_name_at_index(index), graph.get_workspace_size_plan_at_index(index))
+    raise LookupError(f"cuDNN has no plan for this convolution; the last reason: {(reasons or ['none'])[-1]}")
