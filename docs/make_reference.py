@@ -62,6 +62,7 @@ COMPONENTS = {
     "lr_policy": "Learning-rate policies",
     "momentum_policy": "Momentum policies",
     "algorithm": "Algorithms",
+    "communicator": "Communicators",
     "framework": "Frameworks of several ranks",
     "callback": "Callbacks",
     "store": "Stores of records",

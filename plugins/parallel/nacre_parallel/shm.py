@@ -26,16 +26,7 @@ SMALL = 1 << 13  # bytes up to which every rank reduces all of an array by itsel
 
 
 class ShmCommunicator(Communicator):
-    """Ranks on one machine; the launcher (`nacre train --workers`) has started them, and ends them.
-
-    Args:
-        process: this process as a rank of all.
-        segment: the memory.
-        mailbox: the messages of this process.
-        board: of this communicator.
-        members: the ranks of this communicator, as the mailbox counts them.
-        world: whether they are all.
-    """
+    """Ranks on one machine; the launcher (`nacre train --workers`) has started them, and ends them."""
 
     name = "shm"
 
@@ -49,6 +40,7 @@ class ShmCommunicator(Communicator):
         *,
         world: bool = False,
     ) -> None:
+        # `members` are its ranks, as the mailbox of this process counts them; `world` says that they are all
         self.process, self.segment, self.mailbox, self.board, self.members = process, segment, mailbox, board, members
         self.rank, self.size, self.world = board.rank, board.size, world
 

@@ -36,7 +36,7 @@ OURS = {
     ),
     *("nacre.cli.commands", "nacre.cli.commands.layers"),
     *("nacre_commands", "nacre_cupy", "nacre_layers", "nacre_data", "nacre_numpy", "nacre_onednn"),  # light modules
-    "nacre_solvers",
+    *("nacre_parallel", "nacre_solvers"),
 }
 
 

@@ -13,6 +13,7 @@ from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
+from nacre_parallel import LocalCommunicator
 from nacre_solvers import BP, SGD, ValidationPerformance
 from small_layers import PlainBackend
 
@@ -31,6 +32,14 @@ def classifier() -> list[Layer]:
         SoftmaxLossLayer(name="loss", bottoms=["b", "label"], exclude="predict"),
         SoftmaxLayer(name="prob", bottoms="b", tops="prob", exclude="train"),
     ]
+
+
+class Second(LocalCommunicator):
+    """The second of two ranks, the other of which is never asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rank, self.size = 1, 2
 
 
 ANOTHER: dict[str, Any] = {
@@ -57,6 +66,7 @@ ANOTHER: dict[str, Any] = {
     "allocate": False,
     "rank": 1,
     "ranks": 2,
+    "communicator": Second(),
 }
 """For each argument of a net a value that is not the default's, or of no matter."""
 
@@ -108,7 +118,7 @@ def test_options_that_are_given_win(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_predict_and_validation_derive_their_nets(monkeypatch: pytest.MonkeyPatch) -> None:
-    net = Net(**{**ANOTHER, "allocate": True, "fallback": "warn", "pins": {}, "freeze": ()})
+    net = Net(**{**ANOTHER, "allocate": True, "fallback": "warn", "pins": {}, "freeze": (), "communicator": None})
     made = given_to_nets(monkeypatch)
     net.predict(np.zeros((2, 3)), "prob")
     Solver(SGD(), max_iter=1, callbacks=[ValidationPerformance(every_n_iter=1)]).solve(net)

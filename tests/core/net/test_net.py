@@ -741,6 +741,8 @@ def test_a_state_sees_this_of_the_world_and_nothing_else() -> None:
         "full_name",
         "scalars",
         "fitted",
+        "communicator",
+        "add_up",
     }
     memory = {"xp", "blob", "alias", "empty", "constant", "scratch", "from_host", "to_host"}
     assert known == numbers | memory | {"name", "backend"}

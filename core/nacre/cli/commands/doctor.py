@@ -15,7 +15,7 @@ from ..options import common, json_option
 @json_option
 @common
 def command(remove: bool, limit: float, as_json: bool) -> int:
-    """Look for what is wrong around nacre: its plugins, and the memory that killed runs have left.
+    """Find what is wrong with plugins, and what killed runs left.
 
     It has all that `nacre plugins doctor` has. The exit code is 1 if something is found, other than what was removed.
     """
