@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import threading
-import time
 from pathlib import Path
 
 import nacre
@@ -31,11 +30,10 @@ class DoomState(CallbackState):
         self.doomed = self.training.net.target.rank == callback.rank and not Path(callback.once).exists()
         if self.doomed and callback.how == "whenever":
             Path(callback.once).touch()
-            threading.Thread(target=self.wait, daemon=True).start()
-
-    def wait(self):
-        time.sleep(random.Random(self.callback.at).uniform(0, 0.6))
-        os.kill(os.getpid(), signal.SIGKILL)
+            moment = random.Random(callback.at).uniform(0, 0.6)
+            timer = threading.Timer(moment, os.kill, (os.getpid(), signal.SIGKILL))
+            timer.daemon = True
+            timer.start()
 
     def run(self):
         callback = self.callback

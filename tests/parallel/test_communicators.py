@@ -15,6 +15,13 @@ from nacre_parallel import LocalCommunicator, MpiCommunicator, ShmCommunicator
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def remove_what_was_left() -> None:
+    """Remove the shared memory that MPI's ranks have left which were killed here before."""
+    for path in MpiCommunicator.leftovers():
+        path.unlink(missing_ok=True)
+
+
 class TestLocal(CommunicatorTests):
     communicator = LocalCommunicator
     sizes = (1,)

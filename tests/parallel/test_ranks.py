@@ -101,6 +101,8 @@ def test_helpers_that_mpiexec_starts_by_srun_are_no_reason(monkeypatch: pytest.M
 def test_files_that_no_process_uses_are_found(tmp_path: Path) -> None:
     for name in ("sm_segment.a", "sm_segment.b", "other"):
         (tmp_path / name).write_bytes(b"x" * 10)
+        os.utime(tmp_path / name, (0, 0))
+    (tmp_path / "sm_segment.new").write_bytes(b"x")
     with (tmp_path / "sm_segment.b").open():
         assert unused(tmp_path, ["sm_segment.*"]) == [tmp_path / "sm_segment.a"]
     assert unused(tmp_path / "none", ["*"]) == []

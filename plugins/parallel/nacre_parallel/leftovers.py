@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+NEW = 60  # seconds
 PROCESSES = Path("/proc")
 
 
 def unused(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """Return the files of this user in a folder that have such names, and that no process has open or mapped."""
+    """Return the files of this user in a folder that have such names, and that no process has open or mapped.
+
+    A file may be new, and not yet opened by those that it was made for: one of the last minute is left out.
+    """
     if not folder.is_dir() or not PROCESSES.is_dir():
         return []
     named = [path for pattern in patterns for path in sorted(folder.glob(pattern))]
+    before = time.time() - NEW
     ours = [path for path in named if path.is_file() and path.stat().st_uid == os.getuid()]
+    ours = [path for path in ours if path.stat().st_mtime < before]
     used = _used() if ours else set()
     return [path for path in ours if str(path) not in used]
 

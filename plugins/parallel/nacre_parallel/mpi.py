@@ -23,7 +23,7 @@ TOLD = {
 }
 """Variables in which a launcher tells the number of processes, and who sets them."""
 SHARED = Path("/dev/shm")
-LEFT = ("mpich_shar_*", "sm_segment.*", "vader_segment.*", "ucx_shm_*")
+LEFT = ("mpich_shm_*", "sm_segment.*", "vader_segment.*", "ucx_shm_*")
 """The names of the shared memory of MPICH, Open MPI and UCX."""
 
 
