@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Communicator, Net, Solver, Training
+from nacre import Communicator, InputLayer, Net, Solver, Training
+from nacre.config import load
 from nacre_data import MemoryDataLayer
 from nacre_layers import (
     AccuracyLayer,
@@ -188,3 +189,30 @@ def arrays(communicator: Communicator) -> list[Any]:
 
 def share(communicator: Communicator) -> list[int]:
     return sorted(os.sched_getaffinity(0))
+
+
+def small(layer: Any) -> Any:
+    """Return a layer of an example with small batches; an Input becomes a source of random records."""
+    if not layer.is_source:
+        return layer
+    if not isinstance(layer, InputLayer):
+        return dataclasses.replace(layer, batch_size=8)
+    random = np.random.default_rng(len(layer.shape))
+    found = random.normal(size=(24, *layer.shape)) if layer.shape else random.integers(0, 10, 24)
+    return MemoryDataLayer(name=layer.name, tops=layer.tops, data=[found], batch_size=8)
+
+
+def example(communicator: Communicator | None, path: str, n_iter: int) -> list[float]:
+    """Train the net of an example; return its losses."""
+    file = load(path)
+    layers = [small(layer) for layer in file.layers if "train" not in layer.exclude]
+    if communicator is not None:
+        layers = AllReduce().layers(layers, communicator)
+    options: dict[str, Any] = {"dtype": "float64", "backend": "numpy", "insert_splits": True}
+    net = Net(file.name, layers, algorithm=file.algorithm, communicator=communicator, **options)
+    with net, file.solver(callbacks=()).start(net) as one:
+        losses: list[float] = []
+        for _ in range(n_iter):
+            one.step()
+            losses.append(one.loss)
+        return losses

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from many_ranks import train
+from many_ranks import example, train
 from nacre import RankError
 from rank_pool import Pool, pool
 
 ADAM = {"type": "Adam", "lr_policy": 0.01, "regu_coef": 1e-3, "clip_norm": 0.5}
 SGD = {"momentum_policy": 0.9, "lr_policy": 0.05, "n_accumulate": 2, "clip_value": 0.3, "regu_coef": 1e-3}
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = (  # without batch norm, and small enough
+    *("cifar/full", "cifar/quick", "digits/dropout_mlp", "digits/lenet", "lenet/lenet", "mlp/mlp", "text/gru"),
+    *("text/lstm", "vae/vae"),
+)
 CASES = [("mlp", ADAM), ("lenet", SGD), ("synchronous", SGD)]
 
 
@@ -38,6 +44,16 @@ def test_ranks_train_as_one_process_does(kind: str, solver: dict[str, Any], size
     for rank, found in enumerate(several):
         assert differences(alone, found, f"rank {rank}") == []
     assert all(found["parameters"] == several[0]["parameters"] for found in several), "ranks have other parameters"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_train_as_one_process_does(name: str, size: int) -> None:
+    path = str(ROOT / "examples" / f"{name}.toml")
+    alone = example(None, path, 50)
+    for found in pool(size).run("many_ranks:example", path, 50):
+        assert differences(alone, found, name) == []
 
 
 def test_two_runs_have_the_same_bits() -> None:
