@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from many_ranks import example, train
-from nacre import RankError
+from many_ranks import example, mlp, sources, train
+from nacre import ConfigError, RankError
+from nacre_data import PrefetchLayer
+from nacre_parallel import AllReduce, LocalCommunicator
+from nacre_parallel.frameworks.all_reduce import divided
 from rank_pool import Pool, pool
 
 ADAM = {"type": "Adam", "lr_policy": 0.01, "regu_coef": 1e-3, "clip_norm": 0.5}
@@ -35,7 +38,7 @@ def differences(one: Any, other: Any, where: str = "") -> list[str]:
     return [f"{where}: off by {off.max():.3g}"] if off.size and off.max() > 1e-10 else []
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("kind", "solver"), CASES, ids=[kind for kind, _ in CASES])
 def test_ranks_train_as_one_process_does(kind: str, solver: dict[str, Any], size: int) -> None:
     alone = train(None, kind, solver, 50, {})
@@ -57,7 +60,7 @@ def test_examples_train_as_one_process_does(name: str, size: int) -> None:
 
 
 def test_two_runs_have_the_same_bits() -> None:
-    first, second = (pool(3).run("many_ranks:train", "mlp", ADAM, 20, {}) for _ in range(2))
+    first, second = (pool(2).run("many_ranks:train", "mlp", ADAM, 20, {}) for _ in range(2))
     assert first == second
 
 
@@ -70,18 +73,25 @@ def test_buffers_are_the_means_over_the_ranks() -> None:
 
 
 def test_a_batch_that_cannot_be_divided_is_refused() -> None:
-    other = Pool(5)
-    with pytest.raises(RankError, match=r"train: batch_size=12 cannot be divided among 5 ranks"):
-        other.run("many_ranks:train", "mlp", {}, 1, {})
-    other.close()
+    ranks = LocalCommunicator()
+    ranks.size = 5
+    with pytest.raises(ConfigError, match=r"train: batch_size=12 cannot be divided among 5 ranks"):
+        AllReduce().layers(mlp(), ranks)
+    train_part, validation_part, *_ = AllReduce(batch="each").layers(mlp(), ranks)
+    assert (train_part.batch_size, validation_part.batch_size) == (12, 12)
+    ranks.size = 4
+    train_part, validation_part, *_ = AllReduce().layers(mlp(), ranks)
+    assert (train_part.batch_size, validation_part.batch_size) == (3, 3)
+    prefetch: Any = divided(PrefetchLayer(layer=[sources((9,))[0]]), 4)
+    assert prefetch.layer[0].batch_size == 3
 
 
 @pytest.mark.parametrize(
     ("what", "words"),
     [
         ("seed", "seed is 5 on rank 0, but 6 on rank 1"),
-        ("solver", "settings: lr_policy"),
-        ("parameters", "checksum of ip1/weight"),
+        pytest.param("solver", "settings: lr_policy", marks=pytest.mark.long),
+        pytest.param("parameters", "checksum of ip1/weight", marks=pytest.mark.long),
     ],
 )
 def test_ranks_that_disagree_are_refused(what: str, words: str) -> None:

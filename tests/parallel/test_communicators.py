@@ -29,6 +29,7 @@ class TestLocal(CommunicatorTests):
 
 class TestShm(CommunicatorTests):
     communicator = ShmCommunicator
+    sizes = (2, 1, 3)
 
     def launcher(self, size: int) -> Sequence[str]:
         return [sys.executable, "-m", "nacre_parallel", "-n", str(size)]
@@ -37,7 +38,7 @@ class TestShm(CommunicatorTests):
 @pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
 class TestMpi(CommunicatorTests):
     communicator = MpiCommunicator
-    sizes = (2, 1, 3)
+    sizes = (2, 3)
 
     def launcher(self, size: int) -> Sequence[str]:
         return [MPIEXEC or "mpiexec", "-n", str(size)]
@@ -45,9 +46,9 @@ class TestMpi(CommunicatorTests):
 
 @pytest.mark.long
 class TestShmOfEverySize(TestShm):
-    sizes = (4, 5, 6, 7)
+    sizes = (1, 4, 5, 6, 7, 8)
 
 
 @pytest.mark.long
 class TestMpiOfEverySize(TestMpi):
-    sizes = (4, 5, 6, 7, 8)
+    sizes = (1, 4, 5, 6, 7, 8)

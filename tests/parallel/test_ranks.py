@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from command_line import command, run
 from nacre import ConfigError, RankError
 from nacre.random import Random
 from nacre_parallel import LocalCommunicator, MpiCommunicator, Ranks, ShmCommunicator
@@ -19,6 +21,7 @@ from nacre_parallel.leftovers import unused
 from nacre_parallel.mpi import refuse_singletons
 from nacre_parallel.processors import part_of
 from rank_pool import Pool, pool
+from registries import NewRegistry
 
 
 def test_ranks_that_call_different_methods_are_told_so() -> None:
@@ -108,7 +111,7 @@ def test_files_that_no_process_uses_are_found(tmp_path: Path) -> None:
     assert unused(tmp_path / "none", ["*"]) == []
 
 
-def test_doctor_names_and_removes_what_was_left(tmp_path: Path) -> None:
+def test_doctor_names_and_removes_what_was_left(tmp_path: Path, new_registry: NewRegistry) -> None:
     left = tmp_path / "left"
     left.write_bytes(b"x" * 5000)
     plugin = tmp_path / "leaving.py"
@@ -118,12 +121,10 @@ def test_doctor_names_and_removes_what_was_left(tmp_path: Path) -> None:
         "class Leaving(LocalCommunicator):\n    name = 'leaving'\n    @classmethod\n    def leftovers(cls):\n"
         f"        return [path for path in [Path({str(left)!r})] if path.exists()]\n"
     )
-    command = [sys.executable, "-m", "nacre", "doctor", "--plugin", str(plugin)]
-    found = subprocess.run([*command, "--json"], check=False, capture_output=True, text=True)
-    mine = [one for one in json.loads(found.stdout) if one["about"] == str(left)]
-    assert len(mine) == 1 and "left by a run that was killed" in mine[0]["problem"] and found.returncode == 1
-    told = subprocess.run([*command, "--remove"], check=False, capture_output=True, text=True).stdout
-    assert f"{left}: removed" in told
+    found = json.loads(run("doctor", "--plugin", plugin, "--json", code=1).out)
+    (mine,) = [one for one in found if one["about"] == str(left)]
+    assert "left by a run that was killed" in mine["problem"]
+    assert f"{left}: removed" in CliRunner().invoke(command, ["doctor", "--remove"]).stdout
     assert not left.exists()
 
 

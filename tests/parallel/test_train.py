@@ -175,6 +175,7 @@ def test_a_rank_that_is_killed_ends_all_with_a_word_about_it(folder: Path) -> No
     assert "error: rank 1 of 2 was ended by SIGKILL" in errors
 
 
+@pytest.mark.long
 def test_an_error_of_one_rank_is_that_of_all(folder: Path) -> None:
     _, errors = train(doom='at = 5\nhow = "raise"', code=2)
     assert errors == "error: rank 1 of 2: the well has run dry\n  dig deeper\n"
