@@ -18,6 +18,7 @@ import nacre
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = Path(__file__).with_name("rank_plugin.py")
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}")
+NEEDS_MPI = pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
 LIMIT = 120.0  # seconds after which a training is taken to hang
 N_ITER = 14
 NET = """
@@ -208,9 +209,13 @@ def test_ranks_begin_again_from_the_last_snapshot(done: dict[int, Done], folder:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("communicator", ["shm", pytest.param("mpi", marks=NEEDS_MPI)])
 @pytest.mark.parametrize("number", range(200))
-def test_a_rank_may_be_killed_at_any_moment(number: int, done: dict[int, Done], folder: Path) -> None:
-    train("--restarts", "3", doom=f'at = {number}\nrank = {number % 2}\nhow = "whenever"')
+def test_a_rank_may_be_killed_at_any_moment(
+    number: int, communicator: str, done: dict[int, Done], folder: Path
+) -> None:
+    options = ["--restarts", "3", "--communicator", communicator]
+    train(*options, doom=f'at = {number}\nrank = {number % 2}\nhow = "whenever"')
     done[2].equals()
 
 
@@ -222,7 +227,7 @@ def test_options_are_refused_where_they_mean_nothing(folder: Path) -> None:
     assert "train: batch_size=33 cannot be divided among 2 ranks" in errors
 
 
-@pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
+@NEEDS_MPI
 def test_mpiexec_starts_ranks_too(done: dict[int, Done], folder: Path) -> None:
     told, errors = train(before=[MPIEXEC or "mpiexec", "-n", "2"])
     assert errors == ""
@@ -231,7 +236,7 @@ def test_mpiexec_starts_ranks_too(done: dict[int, Done], folder: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
+@NEEDS_MPI
 def test_an_error_of_one_rank_of_mpi_is_that_of_all(folder: Path) -> None:
     _, errors = train(doom='at = 5\nhow = "raise"', before=[MPIEXEC or "mpiexec", "-n", "2"], code=2)
     assert "error: rank 1 of 2: the well has run dry" in errors

@@ -63,15 +63,15 @@ def connected() -> Generator[Communicator | None]:
     communicator.close()
 
 
-def launch(workers: int, restarts: int = 0, *, as_json: bool = False) -> int:
-    """Run the command line of this process as so many ranks on this machine; return the exit code.
+def launch(workers: int, restarts: int = 0, communicator: str = "shm", *, as_json: bool = False) -> int:
+    """Run the command line of this process as so many ranks of a communicator; return the exit code.
 
     With `restarts` they begin again from the last snapshot, at most so many times, when one of them was killed.
 
     Raises:
-        ConfigError: this process is a rank itself, or no plugin can start ranks.
+        ConfigError: this process is a rank itself, or the communicator cannot start ranks.
     """
-    from ..fields.component import need_default_of
+    from ..discovery.registry import registry
     from .screen import print_json, warn
 
     if started := found():
@@ -80,14 +80,14 @@ def launch(workers: int, restarts: int = 0, *, as_json: bool = False) -> int:
             f"{started[0].name}",
             "leave --workers out",
         )
-    start = need_default_of("launcher")
+    chosen: type[Communicator] = registry().open("communicator", communicator)
     path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
-    arguments = without(click.get_current_context().find_root().obj, ("--workers", "--restarts"))
+    arguments = without(click.get_current_context().find_root().obj, ("--workers", "--restarts", "--communicator"))
     command = [sys.executable, "-P", "-m", "nacre", *arguments]
     again = 0
     while True:
-        with start(command, workers, env={"PYTHONPATH": path}) as ranks:
-            code: int = ranks.run()
+        with chosen.start(command, workers, env={"PYTHONPATH": path}) as ranks:
+            code = ranks.run()
         if not ranks.message:
             return code
         if not ranks.killed or again == restarts:

@@ -9,10 +9,10 @@ from contextlib import suppress
 from itertools import accumulate
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, cast
 
 from ..discovery.fitting import required
-from ..errors import ContractError, nearest
+from ..errors import ConfigError, ContractError, nearest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,6 +31,30 @@ class Request:
     def wait(self) -> None:
         """Return when it is done. Raises RankError if another rank has failed."""
         raise NotImplementedError
+
+
+class Launch:
+    """Processes that were started as ranks; `with` ends those that are left.
+
+    When they have ended, `message` is why they failed, "" if they did not, or have told it themselves; `killed` says
+    that a signal from outside ended one of them, so that they may begin again.
+    """
+
+    message: str = ""
+    killed: bool = False
+
+    def run(self) -> int:
+        """Wait for all of them, and hand on the signals that are to end this process; return the exit code."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End those that are still there."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Communicator:
@@ -63,6 +87,15 @@ class Communicator:
     def ranks_here(cls) -> int:
         """Return of how many ranks of this implementation the environment says that this process is one; else 0."""
         return 0
+
+    @classmethod
+    def start(cls, command: Sequence[str], ranks: int, *, env: Mapping[str, str] | None = None) -> Launch:
+        """Start a command as so many ranks of this implementation, with further variables of the environment.
+
+        Raises:
+            ConfigError: there is no launcher for it, or it cannot start so many.
+        """
+        raise ConfigError(f"the communicator {cls.name} cannot start ranks by itself", "use another one")
 
     @classmethod
     def leftovers(cls) -> list[Path]:

@@ -29,7 +29,7 @@ def offer_components() -> dict[str, dict[str, str]]:
     return {
         "communicator": COMMUNICATORS,
         "framework": FRAMEWORKS,
-        "default_of": {"framework": FRAMEWORKS["AllReduce"], "launcher": OTHERS["Ranks"]},
+        "default_of": {"framework": FRAMEWORKS["AllReduce"]},
     }
 
 

@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from nacre import ConfigError
+from nacre import ConfigError, Launch
 
 from .board import lay_out
 from .processors import share_of
@@ -25,7 +26,18 @@ STOPPED = (0, 129, 130, 143)
 """Exit codes of ranks that have ended as they should: also after a signal to stop."""
 
 
-class Ranks:
+@contextmanager
+def handing_on(forward: Callable[[int, Any], object]) -> Generator[None]:
+    """Call `forward` in the block with every signal that is to end this process."""
+    before = {number: signal.signal(number, forward) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Ranks(Launch):
     """Processes with one command, the ranks 0 to size - 1 of the communicator shm.
 
     `message` is why they have failed, and `killed` whether a signal from outside did it. They have a session of their
@@ -52,8 +64,6 @@ class Ranks:
         if not 1 <= size <= MOST:
             raise ConfigError(f"{size} ranks, but there must be 1 to {MOST} of them")
         self.size = size
-        self.message = ""
-        self.killed = False
         self.processes: list[subprocess.Popen[bytes]] = []
         self._descriptor = make_segment()
         self._segment = Segment(self._descriptor)
@@ -84,13 +94,8 @@ class Ranks:
             process.send_signal(number)  # nothing happens to one that has ended
 
     def run(self) -> int:
-        """Wait for all ranks, and hand on the signals that are to end this process; return the exit code."""
-        before = {number: signal.signal(number, self.forward) for number in SIGNALS}
-        try:
+        with handing_on(self.forward):
             return self.wait()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def wait(self) -> int:
         """Return the exit code when all ranks have ended; `message` says why, if one has failed."""
@@ -129,12 +134,6 @@ class Ranks:
                     process.kill()
                     process.wait()
             os.close(self._descriptor)
-
-    def __enter__(self) -> Ranks:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _how(code: int) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from nacre import Communicator, ConfigError, RankError, Request, check_op, flat_view, reduce_into
+from nacre import Communicator, ConfigError, Launch, RankError, Request, check_op, flat_view, reduce_into
 
 from .leftovers import unused
 from .local import check_bytes, check_part
@@ -46,6 +46,12 @@ class MpiCommunicator(Communicator):
     def ranks_here(cls) -> int:
         told = [int(text) for name in TOLD if (text := os.environ.get(name, "")).isdecimal()]
         return max(told, default=0) if max(told, default=0) > 1 else 0
+
+    @classmethod
+    def start(cls, command: Sequence[str], ranks: int, *, env: Mapping[str, str] | None = None) -> Launch:
+        from .mpiexec import Mpiexec
+
+        return Mpiexec(command, ranks, env=env)
 
     @classmethod
     def leftovers(cls) -> list[Path]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from nacre import Communicator, ConfigError, Request, check_op, flat_view, reduce_into
+from nacre import Communicator, ConfigError, Launch, Request, check_op, flat_view, reduce_into
 
 from .local import check_part
 
@@ -47,6 +47,12 @@ class ShmCommunicator(Communicator):
     @classmethod
     def ranks_here(cls) -> int:
         return int(os.environ[ENVIRONMENT].split(":")[3]) if ENVIRONMENT in os.environ else 0
+
+    @classmethod
+    def start(cls, command: Sequence[str], ranks: int, *, env: Mapping[str, str] | None = None) -> Launch:
+        from .launch import Ranks
+
+        return Ranks(command, ranks, env=env)
 
     @classmethod
     def connect(cls) -> ShmCommunicator:

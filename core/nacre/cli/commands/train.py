@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ..completion import offered
 from ..options import net_argument, net_options, read_net, write_options
 
 
@@ -58,6 +59,13 @@ from ..options import net_argument, net_options, read_net, write_options
     help="Train with N processes on this machine, each with its part of every batch.",
 )
 @click.option(
+    "--communicator",
+    default="shm",
+    metavar="NAME",
+    help="With --workers: what starts and connects them: shm, or mpi, whose mpiexec is used.",
+    shell_complete=offered("communicator"),
+)
+@click.option(
     "--restarts",
     type=click.IntRange(min=0),
     default=0,
@@ -77,6 +85,7 @@ def command(
     log: Path | None,
     find_nan: bool,
     workers: int | None,
+    communicator: str,
     restarts: int,
     verbose: bool,
     writes: dict[str, tuple[str, ...]],
@@ -109,12 +118,12 @@ def command(
         message = "--restarts is only for --workers, which is missing"
         raise ConfigError(message, "add --workers N, or leave --restarts out")
     if workers is not None:
-        return launch(workers, restarts, as_json=as_json)
+        return launch(workers, restarts, communicator, as_json=as_json)
     first = Weights.of(weights, rename, fitted=fitted)
-    with connected() as communicator:
+    with connected() as ranks:
         with advised(net, sets, resume):
             file = read_net(net, sets, seed, writes)
-        options: dict[str, Any] = {"reset_solver": reset_solver, "find_nan": find_nan, "communicator": communicator}
+        options: dict[str, Any] = {"reset_solver": reset_solver, "find_nan": find_nan, "communicator": ranks}
         training = train(file, backend, resume, log, first, quiet=as_json, verbose=verbose, **options)
     if as_json:
         print_json(result(training), lines=True)
