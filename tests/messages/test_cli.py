@@ -28,8 +28,8 @@ MESSAGES = [
         (*TRAIN, "--set", "solver.max_itr=1"),
         (
             "small.toml: [solver]: unknown field 'max_itr' (did you mean 'max_iter'?)\n"
-            "  the fields are algorithm, check_finite, clip_norm, clip_value, lr_policy, max_epoch, max_iter, "
-            "momentum_policy, n_accumulate, regu_coef"
+            "  the fields are algorithm, check_finite, clip_norm, clip_value, framework, lr_policy, max_epoch, "
+            "max_iter, momentum_policy, n_accumulate, regu_coef"
         ),
     ),
     (

@@ -388,8 +388,8 @@ MESSAGES: list[Message] = [
         lambda: load_text(NET + '[solver]\ntype = "SGD"\nmaxiter = 3'),
         (
             "net.toml: [solver]: unknown field 'maxiter' (did you mean 'max_iter'?)\n"
-            "  the fields are algorithm, check_finite, clip_norm, clip_value, lr_policy, max_epoch, max_iter, "
-            "momentum_policy, n_accumulate, regu_coef"
+            "  the fields are algorithm, check_finite, clip_norm, clip_value, framework, lr_policy, max_epoch, "
+            "max_iter, momentum_policy, n_accumulate, regu_coef"
         ),
     ),
     (
