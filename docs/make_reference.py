@@ -21,7 +21,7 @@ from nacre.protocols.layer import TRAITS
 from nacre.testing.suite import Checks
 
 DOCS = Path(__file__).parent
-COMMON = ("name", "exclude", "partition_dim", "location")
+OF_EVERY_LAYER = ("name", "exclude", "partition_dim", "location")
 """The fields that every layer has."""
 HEAD = """# Reference
 
@@ -186,7 +186,7 @@ def _markdown(doc: str) -> str:
 def _fields(cls: type) -> list[dict[str, Any]]:
     """Return the fields of a class, without those that every layer has."""
     fields = describe_fields(cls) if hasattr(cls, "fields") else []
-    return [field for field in fields if not (issubclass(cls, nacre.Layer) and field["name"] in COMMON)]
+    return [field for field in fields if not (issubclass(cls, nacre.Layer) and field["name"] in OF_EVERY_LAYER)]
 
 
 def _table(cls: type) -> Iterator[str]:

@@ -96,7 +96,7 @@ class Net(NetAccess):
             sources feed its part of them.
         communicator: connects these processes, whose `rank` and `ranks` are then its own. Every pass is one of all of
             them: losses are divided by what counts on all ranks, and `count_losses` and `statistics` are of all.
-        partition_dim: how layers are divided among the ranks that do not say it themselves: -1 or "none" (whole, on one
+        partition_dim: how layers are divided among the ranks that do not say it themselves: -1 or "whole" (on one
             rank), 0 or "batch", 1 or "features".
 
     Raises:

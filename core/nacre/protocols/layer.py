@@ -53,9 +53,9 @@ Connection = Literal["one_to_one", "one_to_all"]
 
 
 class PartitionDim(Converted[int | str | None, int | None]):
-    """How a layer is divided among ranks: -1, 0 or 1, or "none", "batch" or "features"; None is what the net says."""
+    """How a layer is divided among ranks: -1, 0 or 1, or "whole", "batch" or "features"; None is what the net says."""
 
-    wants = "-1 or 'none', 0 or 'batch', 1 or 'features'"
+    wants = "-1 or 'whole', 0 or 'batch', 1 or 'features'"
 
     @staticmethod
     def convert(value: Any) -> int | None:

@@ -11,7 +11,7 @@ from .array import Array
 NONE, BATCH, FEATURES = -1, 0, 1
 """How a layer is divided among the ranks of a net: not at all, along the batch, or along its features."""
 
-DIMS: Mapping[str, int] = {"none": NONE, "batch": BATCH, "features": FEATURES}
+DIMS: Mapping[str, int] = {"whole": NONE, "batch": BATCH, "features": FEATURES}
 
 
 def part_of(length: int, part: int, parts: int) -> tuple[int, int]:

@@ -291,7 +291,7 @@ class Trial:
                 input_gradients=[f"source{index}" for index in self.wanted],
                 allocate=allocate,
                 communicator=communicator,
-                partition_dim=0 if communicator is None else "none",
+                partition_dim=0 if communicator is None else "whole",
             )
         self.ops = [op for name, op in self.net.node_ops.items() if self.layer.name in with_containers(name)]
         if parameters is not None and allocate:

@@ -240,7 +240,7 @@ def test_what_cannot_be_divided_is_told_of_every_layer_at_once():
 def test_fewer_layers_than_ranks():
     layers = [InputLayer(tops=["x"], shape=3), InnerProductLayer(bottoms=["x"], tops=["y"], output_dim=2)]
     with pytest.raises(TopologyError, match="of 2 ranks number 1 has no layer"):
-        Net("n", layers, ranks=2, partition_dim="none", allocate=False)
+        Net("n", layers, ranks=2, partition_dim="whole", allocate=False)
 
 
 @pytest.mark.parametrize("value", [2, "rows", None, 0.5])
