@@ -46,6 +46,8 @@ class Collectives(Shares):
         self._sources = [(op.node.part, op.state) for op in ops if isinstance(op.state, SourceState)]
         parts = [op.node.part for op in ops if op.node.part is not None and _by_records(op.node.part)]
         self._batch = max((part.length for part in parts), default=0)
+        counting = [op for op in ops if op.neuron is None and (op.layer.has_loss or op.layer.has_stats)]
+        self._counting = [op.name for op in counting if _by_records(op.node.part)]
         self.loss_values = dict.fromkeys(losses, 0.0)
         self.epoch = 0
 
@@ -93,7 +95,7 @@ class Collectives(Shares):
         """Count the real rows of the joined batch and those of this rank's part, and the passes over the data.
 
         Raises:
-            DataError: a rank has no real row of a batch that is divided by records.
+            DataError: a rank has no real row, of which a loss or a statistic must count some.
         """
         import numpy as np
 
@@ -109,11 +111,11 @@ class Collectives(Shares):
         self.epoch = int(every[:, 2].max())
         parts = [part_of(self._batch, rank, self.communicator.size) for rank in range(self.communicator.size)]
         counts = [min(max(rows - start, 0), stop - start) for start, stop in parts]
-        if self._batch and not min(counts):
+        if self._counting and not min(counts):
             raise DataError(
                 f"net '{self._net}': {int(rows)} real records of a batch of {self._batch} are too few for "
-                f"{self.communicator.size} ranks, which divide it by records",
-                "use a batch_size that divides the number of records",
+                f"{self.communicator.size} ranks, among which '{self._counting[0]}' is divided by records",
+                "use a batch_size that divides the number of records, or set its partition_dim to -1",
             )
         self.rows = int(rows)
         self.scalars["rows"], self.scalars[ROWS_OF_PART] = rows, counts[self.communicator.rank]

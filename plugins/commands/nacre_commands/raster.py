@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from math import dist
 from typing import Any
 
 from nacre import ConfigError
@@ -17,6 +18,7 @@ LARGE = 4e6  # pixels of the picture that are drawn at its own size: else the li
 FONTS = ("DejaVuSans.ttf", "LiberationSans-Regular.ttf", "Arial.ttf", "arial.ttf", "Helvetica.ttc")
 KNOWN = ("DejaVu Sans", "Liberation Sans", "Arial", "Helvetica")  # their names
 STEPS = 16  # lines that a curve is drawn as
+Point = tuple[float, float]
 TIP = ((0.0, 0.0), (-8.0, -3.5), (-8.0, 3.5))  # of an arrow to the right
 
 
@@ -79,7 +81,9 @@ class _Painter:
 
     def _path(self, style: Mapping[str, str]) -> None:
         points = [(x * self.scale, y * self.scale) for x, y in _points(style["d"])]
-        self.draw.line(points, fill=_colour(style.get("stroke", "none")), width=self._width(style), joint="curve")
+        dashes = [float(one) * self.scale for one in style.get("stroke-dasharray", "").split()]
+        for line in _dashed(points, *dashes) if dashes else [points]:
+            self.draw.line(line, fill=_colour(style.get("stroke", "none")), width=self._width(style), joint="curve")
         if style.get("marker-end"):
             x, y = points[-1]  # all arrows of a net's drawing point down
             tip = [(x + across * self.scale, y + along * self.scale) for along, across in TIP]
@@ -125,6 +129,22 @@ def _readable(text: str, font: Any) -> str:
 
 def _colour(name: str) -> str | None:
     return None if name == "none" else name
+
+
+def _dashed(points: Sequence[Point], dash: float, gap: float) -> Iterator[list[Point]]:
+    """Yield the dashes of a line through points."""
+    left, drawn, line = dash, True, [points[0]]
+    for end in points[1:]:
+        while (whole := dist(line[-1], end)) > left:
+            x, y = (one + (other - one) * left / whole for one, other in zip(line[-1], end, strict=True))
+            if drawn:
+                yield [*line, (x, y)]
+            drawn, line = not drawn, [(x, y)]
+            left = dash if drawn else gap
+        left -= whole
+        line.append(end)
+    if drawn:
+        yield line
 
 
 def _points(path: str) -> list[tuple[float, float]]:

@@ -50,6 +50,58 @@ def test_explain_names_every_choice() -> None:
     assert out.endswith("no copies between memories\n")
 
 
+DIVIDED = """
+name = "divided"
+[[layer]]
+type = "Input"
+tops = ["x"]
+shape = 6
+batch_size = 4
+partition_dim = -1
+[[layer]]
+type = "InnerProduct"
+bottoms = ["x"]
+tops = ["y"]
+output_dim = 8
+partition_dim = 1
+[[layer]]
+type = "SquareLoss"
+name = "loss"
+bottoms = ["y", "y"]
+partition_dim = -1
+"""
+
+
+def test_explain_and_graph_show_a_net_on_its_ranks(tmp_path: Path) -> None:
+    file = tmp_path / "divided.toml"
+    file.write_text("insert_splits = true\n" + DIVIDED)
+    told = json.loads(run("explain", str(file), "--ranks", "2", "--json").out)
+    assert [[layer["name"] for layer in rank["layers"]] for rank in told["ranks"]] == [["x", "y", "loss"], ["y"]]
+    assert [rank["parameters"] for rank in told["ranks"]] == [28, 28]
+    keys = ("blob", "from", "to", "shape", "forward", "backward")
+    assert [[one[key] for key in keys] for one in told["bridges"]] == [
+        ["x@all[1]", 0, 1, [4, 6], 96, 0],
+        ["y", 1, 0, [4, 4], 64, 64],
+    ]
+    text = run("explain", str(file), "--ranks", "2").out
+    assert "y: by features, 28 parameters" in text and "in an iteration 224 B go over all bridges" in text
+    drawn = run("graph", str(file), "--ranks", "2", "--format", "dot").out
+    dashed = [line.split(" [")[0].strip() for line in drawn.splitlines() if "style=dashed" in line]
+    assert dashed == [
+        '"bridge_src(x@all[1], 0->1)@0" -> "bridge_dst(x@all[1], 0->1)@1"',
+        '"bridge_src(y, 1->0)@1" -> "bridge_dst(y, 1->0)@0"',
+    ]
+    colours = {
+        line.split("fillcolor=")[1].split(",")[0] for line in drawn.splitlines() if "@1" in line and "fill" in line
+    }
+    assert len(colours) == 1, "all layers of rank 1 have one colour"
+    svg = run("graph", str(file), "--ranks", "2").out
+    assert svg.count('stroke-dasharray="6 4"') == 2
+    png = tmp_path / "net.png"
+    run("graph", str(file), "--ranks", "2", "--out", str(png))
+    assert png.read_bytes()[:4] == b"\x89PNG"
+
+
 def test_explain_orders_the_layers_without_a_kernel_by_their_cost() -> None:
     pieces = [
         '[[layer]]\ntype = "Input"\ntops = ["data"]\nshape = [8, 6, 6]\nbatch_size = 2\n',

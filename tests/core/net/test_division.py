@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nacre import ConfigError, InputLayer, Net, Solver, TopologyError
+from nacre import ConfigError, DataError, InputLayer, Net, Solver, TopologyError
 from nacre.random import Random
 from nacre.testing.crew import crew, own_backend, together
 from nacre_data import MemoryDataLayer
 from nacre_layers import (
+    AccuracyLayer,
     BridgeDstLayer,
     BridgeSrcLayer,
     ConvolutionLayer,
@@ -81,14 +82,16 @@ def solver(**fields):
     return Solver("SGD", lr_policy=0.1, momentum_policy=0.9, regu_coef=0.01, max_iter=STEPS, **fields)
 
 
-def learned(net, steps=STEPS, **fields):
-    """Train so many steps; return the losses."""
+def learned(net, steps=STEPS, snapshot=None, **fields):
+    """Train so many steps, from a snapshot on if there is one; return the losses, and the training."""
     training = solver(**fields).start(net)
+    if snapshot is not None:
+        training.restore(snapshot)
     losses = []
     for _ in range(steps):
         training.step()
         losses.append(training.loss)
-    return losses
+    return losses, training
 
 
 def gathered(nets):
@@ -105,20 +108,24 @@ def gathered(nets):
     return found
 
 
-def check_equal(make, parts, steps=STEPS, algorithm="BP"):
+OPTIONS = {"dtype": "float64", "seed": 5, "insert_splits": True}
+
+
+def nets_of(make, ranks, **options):
+    """Return the net of each rank."""
+    return [Net("net", make(), backend=own_backend("numpy"), communicator=rank, **OPTIONS, **options) for rank in ranks]
+
+
+def check_equal(make, parts, algorithm="BP", **fields):
     """Train a net as a whole, and divided among ranks, and compare losses and parameters."""
-    options = {"dtype": "float64", "seed": 5, "insert_splits": True}
     ranks = crew(parts)
-    nets = [
-        Net("divided", make(), backend=own_backend("numpy"), communicator=rank, algorithm=algorithm, **options)
-        for rank in ranks
-    ]
-    whole = Net("whole", make(), backend="numpy", **options)
+    nets = nets_of(make, ranks, algorithm=algorithm)
+    whole = Net("net", make(), backend="numpy", **OPTIONS)
     first = gathered(nets)
     for name, handle in whole.parameters.items():
         np.testing.assert_array_equal(first[name], handle.value, err_msg=f"first values of {name}")
-    losses = together(ranks, lambda rank: learned(nets[rank], steps, algorithm=algorithm))
-    expected = learned(whole, steps)
+    losses = together(ranks, lambda rank: learned(nets[rank], algorithm=algorithm, **fields)[0])
+    expected, _ = learned(whole, **fields)
     for rank, found in enumerate(losses):
         np.testing.assert_allclose(found, expected, rtol=1e-10, err_msg=f"losses on rank {rank}")
     last = gathered(nets)
@@ -196,6 +203,96 @@ def test_a_loss_on_another_rank_is_the_loss_of_every_rank():
     nets = check_equal(make, 2)
     assert nets[0].losses() == nets[1].losses()
     assert list(nets[0].losses()) == ["loss1", "loss2"]
+
+
+def by_records(make):
+    """Return a function that makes a net whose source and losses are divided by records, too."""
+
+    def made():
+        return [
+            type(layer)(**{**layer.given(), "partition_dim": 0}) if layer.is_source or layer.has_loss else layer
+            for layer in make()
+        ]
+
+    return made
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_sources_and_losses_that_are_divided_by_records(net):
+    nets = check_equal(by_records(lambda: NETS[net](WAYS["by features"])), 2)
+    assert [sum(op.is_source for op in one.ops) for one in nets] == [1, 1]
+
+
+def test_labels_that_do_not_count_are_counted_on_all_ranks():
+    def make():
+        *layers, loss = mlp(WAYS["by features"])
+        return [*layers, SoftmaxLossLayer(**{**loss.given(), "ignore_label": 3})]
+
+    check_equal(by_records(make), 3)
+
+
+def test_the_norm_of_all_gradients_is_clipped():
+    check_equal(lambda: mlp(WAYS["by features"]), 2, clip_norm=0.05)
+    check_equal(lambda: mlp(WAYS["the other way round"]), 3, clip_norm=0.05, clip_value=0.02)
+
+
+def test_gradients_of_several_batches_are_added_up():
+    check_equal(lambda: mlp(WAYS["by features"]), 2, n_accumulate=2)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_snapshot_of_a_divided_net_goes_on_as_a_whole_and_back(way):
+    def make():
+        return mlp(WAYS[way])
+
+    ranks = crew(2)
+    nets, others = nets_of(make, ranks), nets_of(make, ranks)
+    whole, again = (Net("net", make(), backend="numpy", **OPTIONS) for _ in range(2))
+    taken = together(ranks, lambda rank: learned(nets[rank], 4)[1].snapshot())
+    names = {name: array.shape for name, array in taken[0].arrays.items() if name.startswith("parameters/")}
+    assert names == {f"parameters/{name}": handle.shape for name, handle in whole.parameters.items()}
+    expected, alone = learned(whole, 4)
+    for name, array in alone.snapshot().arrays.items():
+        np.testing.assert_allclose(taken[0].arrays[name], array, rtol=1e-10, atol=1e-10, err_msg=name)
+    with pytest.warns(UserWarning, match="made by 2 ranks"):
+        found, _ = learned(again, 3, snapshot=taken[0])
+    snapshot = alone.snapshot()
+    with pytest.warns(UserWarning, match="made by 1 rank"):
+        back = together(ranks, lambda rank: learned(others[rank], 3, snapshot=snapshot)[0])
+    expected, _ = [alone.step() or alone.loss for _ in range(3)], None
+    for losses in (found, *back):
+        np.testing.assert_allclose(losses, expected, rtol=1e-9)
+
+
+def test_parameters_of_a_whole_net_are_loaded_into_a_divided_one(tmp_path):
+    whole = Net("net", mlp(WAYS["by features"]), backend="numpy", **{**OPTIONS, "seed": 9})
+    whole.save(tmp_path / "whole.nacre")
+    ranks = crew(3)
+    nets = nets_of(lambda: mlp(WAYS["by features"]), ranks)
+    for net in nets:
+        assert net.load(tmp_path / "whole.nacre").complete
+    for name, value in gathered(nets).items():
+        np.testing.assert_array_equal(value, whole.parameters[name].value)
+
+
+def test_a_pass_over_the_data_is_one_of_all_ranks():
+    def make():
+        layers = mlp(WAYS["data for convolutions, features for inner products"])
+        return [*layers, AccuracyLayer(name="accuracy", bottoms=["ip3", "label"], partition_dim=-1)]
+
+    ranks = crew(2)
+    nets = nets_of(make, ranks, phase="validation")
+    whole = Net("net", make(), backend="numpy", phase="validation", **OPTIONS)
+    losses = together(ranks, lambda rank: nets[rank].forward_epoch())
+    assert losses == pytest.approx([whole.forward_epoch()] * 2, rel=1e-12)
+    assert nets[0].statistics() == whole.statistics()
+
+
+def test_a_loss_that_is_divided_by_records_needs_some_on_every_rank():
+    ranks = crew(2)
+    nets = nets_of(by_records(lambda: mlp(WAYS["by features"])), ranks, phase="validation")
+    with pytest.raises(DataError, match=r"6 real records of a batch of 12 are too few for 2 ranks, among which 'loss'"):
+        together(ranks, lambda rank: nets[rank].forward_epoch())
 
 
 def test_each_rank_holds_its_part_of_the_parameters():
