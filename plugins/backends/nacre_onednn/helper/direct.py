@@ -119,6 +119,9 @@ class DirectConvolution:
         keeps: whether the turned filters are kept from pass to pass.
     """
 
+    names: tuple[str, str] = ("weight", "dweight")
+    """The buffers of the weights and of their gradient."""
+
     def __init__(self, geometry: Geometry, *, relu: bool, keeps: bool) -> None:
         g = geometry
         channels = g.weight[1]
@@ -156,7 +159,7 @@ class DirectConvolution:
         (x, x_desc), (y, y_desc) = source, result
         turned = "Turned weight" if self.keeps else "turned weight"
         turning = HelperCall(
-            {"w": ("weight", self.weight), "turned": (turned, self.weight)},
+            {"w": (self.names[0], self.weight), "turned": (turned, self.weight)},
             "direct_filters",
             {"filters": self.sizes.filters, "channels": self.sizes.channels, **self._kernel, "back": back},
             once=self.keeps,
@@ -181,7 +184,7 @@ class DirectConvolution:
         buffers = {
             "x": (source, x.bytes),
             "dy": (gradient, y.bytes),
-            "dw": ("dweight", self.weight),
+            "dw": (self.names[1], self.weight),
             "db": (bias, self.bias),
             "scratch": ("scratch", blocks + sums),
         }

@@ -21,6 +21,7 @@ enum kind {
     RECTIFY, GATE, ADD, FUNCTION, FUNCTION_GRADIENT, SOFTMAX, SOFTMAX_GRADIENT,
     POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM,
     NORM, NORM_GRADIENT, EMBEDDING, EMBEDDING_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
+    PLANES, PLANES_GRADIENT,
     SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
     SHARED, RECURRENT_MARKS, RECURRENT_CLEAR, RECURRENT_BIAS, RECURRENT_WEIGHTS, RECURRENT, RECURRENT_GRADIENT
 };
@@ -311,6 +312,13 @@ struct direct_filters {
 enum { WINOGRAD_TILES = 12 }; /* that a product has */
 
 /* As for `direct`, but filters and channels are those of one of the `groups`. `edge` is the length of a tile, 4 or 6. */
+/* x is (images, blocks, deep, plane), y (images, out, kernel, blocks, plane): what a filter sees along the first of three axes,
+ * as channels. Outside of x is 0. */
+struct planes {
+    float *x, *y; /* PLANES writes y, PLANES_GRADIENT x: the sums of what lies in y */
+    int64_t images, blocks, deep, out, kernel, before, plane;
+};
+
 struct winograd {
     const float *x, *w, *bias, *dy; /* w: as WINOGRAD_FILTERS gives it */
     float *y, *dw, *db;

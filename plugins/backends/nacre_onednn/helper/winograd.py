@@ -57,7 +57,7 @@ class WinogradConvolution(DirectConvolution):
         size = self.groups * self._cells(sizes.channels * sizes.filters)
         filters = {"filters": self.sizes.filters, "channels": self.sizes.channels, "groups": self.groups}
         tiling = HelperCall(
-            {"w": ("weight", self.weight), "tiled": (tiled, size)},
+            {"w": (self.names[0], self.weight), "tiled": (tiled, size)},
             "winograd_filters",
             {**filters, "edge": self.edge, "back": back},
             once=self.keeps,
@@ -90,7 +90,7 @@ class WinogradConvolution(DirectConvolution):
         buffers = {
             "x": (source, x.bytes),
             "dy": (gradient, y.bytes),
-            "dw": ("dweight", self.weight),
+            "dw": (self.names[1], self.weight),
             "db": (bias, self.bias),
             "scratch": ("scratch", scratch),
         }
