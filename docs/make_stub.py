@@ -35,6 +35,8 @@ class Shelf:
     def __getattr__(self, name: str) -> Callable[..., Any]: ...
     def __dir__(self) -> list[str]: ...
 '''
+FEW = 4
+"""Bottoms that are written one by one."""
 PLAIN = {bool: "bool", int: "int", float: "float", str: "str", type(None): "None", os.PathLike: "PathLike[str]"}
 CONTAINERS = {Sequence: "Sequence", Mapping: "Mapping", list: "list", dict: "dict", tuple: "tuple"}
 
@@ -143,8 +145,11 @@ def _calls(cls: Any) -> Iterator[str]:
         yield "def __call__(self, *, tops: int | None = None) -> Any: ..."
         return
     counts = {(check.least, check.most) for check in fields["bottoms"].checks}
-    exact = next((least for least, most in counts if least == most), None)
-    below = "*bottoms: Top" if exact is None else "".join(f"bottom{n}: Top, " for n in range(exact)) + "/" * (exact > 0)
+    least, most = next(((least, most) for least, most in counts if most is not None and most <= FEW), (0, None))
+    exact = least if least == most else None
+    below = "*bottoms: Top"
+    if most is not None:
+        below = "".join(f"bottom{n}: Top{' = ...' * (n >= least)}, " for n in range(most)) + "/" * (most > 0)
     if cls.is_sink:
         yield f"def __call__(self, {below}) -> Call: ..."
         return
@@ -156,7 +161,7 @@ def _calls(cls: Any) -> Iterator[str]:
         yield "def __call__(self, bottom: Top, other: Top, /, *more: Top) -> tuple[Top, ...]: ..."
         yield from ["@overload", "def __call__(self, *bottoms: Top, tops: int) -> tuple[Top, ...]: ..."]
     else:
-        several = f"{below}, {'*, ' * (exact is not None)}tops: int"
+        several = f"{below}, {'*, ' * (most is not None)}tops: int"
         yield from ["@overload", f"def __call__(self, {below}) -> Top: ..."]
         yield from ["@overload", f"def __call__(self, {several}) -> tuple[Top, ...]: ..."]
 
