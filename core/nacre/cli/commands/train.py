@@ -118,6 +118,11 @@ def command(
         message = "--restarts is only for --workers, which is missing"
         raise ConfigError(message, "add --workers N, or leave --restarts out")
     if workers is not None:
+        with advised(net, sets, resume):  # a mistake in the file is told once, and not by a rank
+            solver = read_net(net, sets, seed, writes).solver()
+        if restarts and solver.snapshot_place() is None:
+            message = f"--restarts={restarts}, but {net} has no callback that saves snapshots to begin again from"
+            raise ConfigError(message, "add one to the net file, or leave --restarts out")
         return launch(workers, restarts, communicator, as_json=as_json)
     first = Weights.of(weights, rename, fitted=fitted)
     with connected() as ranks:
