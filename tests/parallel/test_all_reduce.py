@@ -50,6 +50,23 @@ def test_ranks_train_as_one_process_does(kind: str, solver: dict[str, Any], size
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize(("kind", "solver"), CASES, ids=[kind for kind, _ in CASES])
+def test_in_float32_ranks_are_not_much_farther_from_the_exact_training(
+    kind: str, solver: dict[str, Any], size: int
+) -> None:
+    single = {"dtype": "float32"}
+    exact = train(None, kind, solver, 50, {})["parameters"]
+    alone = train(None, kind, solver, 50, single)["parameters"]
+    several = pool(size).run("many_ranks:train", kind, solver, 50, single)[0]["parameters"]
+
+    def distance(found: Any) -> float:
+        return max(float(np.abs(np.subtract(found[name], exact[name])).max()) for name in exact)
+
+    assert distance(several) <= 3 * distance(alone)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_train_as_one_process_does(name: str, size: int) -> None:

@@ -22,6 +22,7 @@ TOLD = {
     "SLURM_STEP_NUM_TASKS": "srun",
 }
 """Variables in which a launcher tells the number of processes, and who sets them."""
+PIECE = 1 << 18  # numbers that are brought together from all ranks at a time
 SHARED = Path("/dev/shm")
 LEFT = ("mpich_shm_*", "sm_segment.*", "vader_segment.*", "ucx_shm_*")
 """The names of the shared memory of MPICH, Open MPI and UCX."""
@@ -92,9 +93,11 @@ class MpiCommunicator(Communicator):
         flat = flat_view(array)
         check_op(op, flat)
         if self._by_hand(flat, op, ordered=ordered):
-            every = np.empty((self.size, len(flat)), flat.dtype)
-            self.allgather(flat, every)
-            reduce_into(list(every), op, flat)
+            for start in range(0, len(flat), PIECE):
+                piece = flat[start : start + PIECE]
+                every = np.empty((self.size, len(piece)), flat.dtype)
+                self.allgather(piece, every)
+                reduce_into(list(every), op, piece)
         elif len(flat):
             self._wait(self._comm.Iallreduce(self._mpi.IN_PLACE, flat, self._op(op)))
 
@@ -180,8 +183,10 @@ class MpiCommunicator(Communicator):
     def abort(self, message: str, code: int = 1) -> NoReturn:
         for call in self._calls:
             call(message)
-        print(f"error: rank {self.rank} of {self.size}: {message}", file=sys.stderr, flush=True)  # noqa: T201
-        self._comm.Abort(code)
+        world = self._mpi.COMM_WORLD
+        name = f"rank {world.Get_rank()} of {world.Get_size()}"
+        print(f"error: {name}: {message}", file=sys.stderr, flush=True)  # noqa: T201
+        world.Abort(code)
         os._exit(code)  # not reached
 
     def on_failure(self, call: Callable[[str], object]) -> None:
