@@ -43,5 +43,13 @@ EXPRESSIONS: dict[str, list[str]] = {
         *(f"softmax_loss_gradient<{kind}>" for kind in KINDS),
     ],
     "convert": [f"convert<{kind}, {stored}>" for kind in KINDS for stored in ("u8", "float")],
+    "batch_norm": [
+        *(
+            f"batch_norm_{one}<{kind}>"
+            for one in ("moments", "slopes", "measure", "apply", "backward")
+            for kind in KINDS
+        ),
+        *(f"batch_norm_total<{wide}>" for wide in KINDS[:2]),
+    ],
     "dropout": [f"dropout_{way}<{kind}>" for way, kind in product(("forward", "backward"), KINDS)],
 }

@@ -16,6 +16,7 @@ from nacre.testing.kernels import KernelTests
 from nacre.testing.layers import check_kernel, check_phases
 from nacre.testing.trial import Example
 from nacre_cupy.kernels import KERNELS
+from nacre_cupy.kernels.batch_norm import BatchNormKernel
 from nacre_cupy.kernels.dropout import DropoutKernel
 from nacre_cupy.kernels.elementwise import ElementWiseKernel
 from nacre_cupy.kernels.loss import SoftmaxLossKernel
@@ -24,6 +25,7 @@ from nacre_cupy.kernels.pooling import ChannelPoolingKernel, PoolingKernel
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.normalisation.lrn import LRNLayer
 from nacre_layers.pooling.channel_pooling import ChannelPoolingLayer
 from nacre_layers.pooling.pooling import PoolingLayer
@@ -93,6 +95,17 @@ class TestLRNKernel(OnCupy):
         yield Example({"mode": "within", "kernel": 3, "power": 0.6}, [(2, 3, 5, 4)])
 
 
+class TestBatchNormKernel(OnCupy):
+    layer = BatchNormLayer
+    kernel = BatchNormKernel
+
+    def examples(self):
+        yield Example({}, [(3, 8, 3, 4)])
+        yield Example({"neuron": "ReLU", "bias": False}, [(4, 3, 4, 4)], label="ReLU")
+        yield Example({"use_running": True, "neuron": "Tanh"}, [(5, 6)], label="running")
+        yield Example({"use_batch": True}, [(5, 6)], label="declined")
+
+
 class TestDropoutKernel(OnCupy):
     layer = DropoutLayer
     kernel = DropoutKernel
@@ -131,6 +144,7 @@ SUITES = [
     TestPoolingKernel,
     TestChannelPoolingKernel,
     TestLRNKernel,
+    TestBatchNormKernel,
     TestDropoutKernel,
     TestElementWiseKernel,
     TestSoftmaxLossKernel,
@@ -155,6 +169,7 @@ def layers() -> Any:
     data = [random.normal(size=(24, 3, 12, 12)), np.arange(24) % 4]
     x, label = L.MemoryData(data=data, tops=["x", "label"], batch_size=6)()
     maps = L.LRN(kernel=3)(L.Convolution(n_filter=8, kernel=3, neuron="ReLU", weight_regu="L2")(x))
+    maps = L.BatchNorm(neuron="ReLU")(maps)
     maps = L.Pooling(kernel=3, stride=2)(maps)
     sides = [L.Convolution(n_filter=8, kernel=1, neuron=one)(maps) for one in ("GELU", "Tanh")]
     maps = L.ChannelPooling(kernel=2, stride=2)(L.ElementWise(neuron="ReLU")(*sides))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _MODULES = {
+    "batch_norm:BatchNormKernel": ["BatchNorm"],
     "dropout:DropoutKernel": ["Dropout", "RandomMask"],
     "elementwise:ElementWiseKernel": ["ElementWise"],
     "elementwise:L1Kernel": ["regularizer/L1"],

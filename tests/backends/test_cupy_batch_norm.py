@@ -1,0 +1,94 @@
+"""The cupy backend's BatchNorm, on the processor, against the layer's own state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuda_bench import KernelSide, OwnSide, near, rounded
+from cuda_on_host import ShimBackend, missing
+from nacre import HostMemory, Own
+from nacre_cupy.kernels.batch_norm import BatchNormKernel
+from nacre_layers.neurons import ReLU
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
+
+if reason := missing():
+    pytest.skip(reason, allow_module_level=True)
+
+KINDS = ["float32", "float64", "bf16"]
+CASES: list[tuple[dict[str, Any], tuple[int, ...]]] = [
+    ({}, (4, 16, 9, 10)),  # whole vectors with the channels last, and in C order none
+    ({}, (3, 5, 8, 8)),  # and the other way round
+    ({"neuron": ReLU()}, (9, 24, 16, 16)),  # several parts
+    ({"scale": False, "bias": False}, (3, 7, 5, 3)),
+    ({"bias": False, "decay": 0.5, "epsilon": 1e-2}, (3, 2100)),  # several tiles
+    ({"use_running": True, "neuron": ReLU()}, (3, 8, 4, 4)),
+    ({}, (37, 10)),
+    ({"axis": -1}, (4, 6, 12)),
+    ({}, (1, 3, 1, 1)),
+    ({}, (600, 1, 2, 8)),
+]
+
+
+class Both:
+    """The two sides, with the same parameters."""
+
+    def __init__(self, fields: dict[str, Any], x: np.ndarray, dtype: str, last: bool, phase: str) -> None:
+        layer = BatchNormLayer(name="norm", bottoms="x", tops="y", **fields)
+        given = rounded(x, dtype)
+        options = (dtype, phase, 0, None, 0)
+        self.own, self.fast = OwnSide(HostMemory.shared(), *options), KernelSide(ShimBackend(last), *options)
+        relu = fields.get("neuron") is not None
+
+        def gradients(shapes: Any) -> list[Any]:
+            return [rounded(np.random.default_rng(5).normal(size=shape), dtype) for shape in shapes]
+
+        def gated(shapes: Any) -> list[Any]:  # what the neuron's own state would leave
+            return [np.where(self.expected > 0, one, 0).astype(one.dtype) if relu else one for one in gradients(shapes)]
+
+        for side in (self.own, self.fast):
+            side.prepare = lambda state, side=side: self.fill(side, state)
+        self.own.between = lambda state: self.top(state, relu, dtype)
+        with np.errstate(all="ignore"):
+            wanted = [0] if phase == "train" else []
+            self.own.run(layer, [given], wanted, gradients)
+            if relu and wanted:
+                self.own.state.blobs_diff = gated([self.expected.shape])
+                self.own.state.backward([given], self.own.diffs)
+        self.fast.run(layer, BatchNormKernel, [given], wanted, gradients)
+
+    def top(self, state: Any, relu: bool, dtype: str) -> None:
+        self.expected = rounded(np.maximum(state.blobs[0], 0) if relu else state.blobs[0], dtype)
+
+    def fill(self, side: Any, state: Any) -> None:
+        random = np.random.default_rng(1)
+        for parameter in state.parameters:
+            parameter.blob = side.view.empty(parameter.shape)
+            parameter.blob[...] = random.uniform(0.5, 1.5, parameter.shape)
+            parameter.gradient = side.view.empty(parameter.shape) if parameter.trainable else None
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["plain", "channels-last"])
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize(("fields", "shape"), CASES)
+def test_batch_norm(fields: dict[str, Any], shape: tuple[int, ...], dtype: str, last: bool) -> None:
+    for phase in ("train", "test") if shape[0] == 3 else ("train",):
+        x = np.random.default_rng(0).normal(size=shape) * 2 + 3
+        both = Both(fields, x, dtype, last, phase)
+        close = {"float32": 5e-6, "float64": 1e-13, "bf16": 5e-6}[dtype]
+        near(both.fast.tops[0], both.expected, dtype, "top", close=close)
+        if phase == "train":
+            near(both.fast.diffs[0], both.own.diffs[0], dtype, "gradient", 1, close)
+        wide = "float32" if dtype == "bf16" else dtype
+        for ours, theirs in zip(both.fast.state.parameters, both.own.state.parameters, strict=True):
+            near(ours.blob, theirs.blob, wide, ours.name, close=close)
+            if ours.trainable and phase == "train":
+                near(ours.gradient, theirs.gradient, wide, f"gradient of {ours.name}", close=2 * close)
+
+
+def test_declines() -> None:
+    blob = Own((2, 3, 4, 5), "float32")
+    for fields in ({"use_batch": True}, {"axis": 2}):
+        assert BatchNormKernel.supports(BatchNormLayer(bottoms="x", tops="y", **fields), [blob])
