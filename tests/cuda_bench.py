@@ -151,7 +151,8 @@ def near(
     elif dtype == "bf16":
         apart = steps_apart(one, rounded(other, "bf16"))
         if close:  # beside the largest number the last digits of small ones are roundings
-            apart[np.abs(one - other) <= close * np.abs(other).max(initial=0)] = 0
+            with np.errstate(all="ignore"):
+                apart[np.abs(one - other) <= close * np.abs(other).max(initial=0, where=np.isfinite(other))] = 0
         assert not one.size or apart.max() <= steps, f"{what}: {int(apart.max())} numbers of bf16 apart"
     else:
         ours, theirs = (np.asarray(array, np.float64) for array in (one, other))

@@ -88,6 +88,20 @@ def test_batch_norm(fields: dict[str, Any], shape: tuple[int, ...], dtype: str, 
                 near(ours.gradient, theirs.gradient, wide, f"gradient of {ours.name}", close=2 * close)
 
 
+@pytest.mark.parametrize("last", [False, True], ids=["plain", "channels-last"])
+@pytest.mark.parametrize("dtype", KINDS)
+def test_a_channel_with_a_number_that_is_none_is_as_in_the_layers_own_state(dtype: str, last: bool) -> None:
+    for place in ((0, 0), (2, 5)):  # the first number of a channel is what others are compared with
+        for bad in (np.nan, np.inf, -np.inf):
+            x = np.random.default_rng(0).normal(size=(3, 8, 2, 4))
+            x[place[0], place[1], 0, 0] = bad
+            for fields in ({}, {"use_running": True, "neuron": ReLU()}):
+                both = Both(fields, x, dtype, last, "train")
+                assert (np.isnan(both.fast.tops[0]) == np.isnan(both.expected)).all()
+                close = 1e-13 if dtype == "float64" else 5e-6
+                near(both.fast.tops[0], both.expected, dtype, "top", close=close)
+
+
 def test_declines() -> None:
     blob = Own((2, 3, 4, 5), "float32")
     for fields in ({"use_batch": True}, {"axis": 2}):
