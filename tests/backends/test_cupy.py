@@ -38,10 +38,13 @@ from nacre_cupy.products import (
     ALIGNMENTS,
     BATCH_COUNT,
     BATCH_STRIDE,
+    BIAS_POINTER,
+    EPILOGUE,
     MOST_WORKSPACE,
     TRANSPOSED_A,
     TRANSPOSED_B,
     TYPES,
+    WITH_BIAS,
     Matrix,
     Products,
 )
@@ -541,6 +544,28 @@ def test_products_are_in_tf32_only_where_that_is_chosen(monkeypatch: pytest.Monk
             assert backend.xp.matmul(a.astype("float64"), backend.cupy.ones((1, 1))).get() == number
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_bias_is_added_within_a_product_where_cublaslt_can(cupy: Any, backend: Any, dtype: Any) -> None:
+    x = nacre.Input((2, 3), name="x", batch_size=4)
+    layers = [L.SumLoss()(L.InnerProduct(output_dim=5, name="ip", bias_init=0.5)(x))]
+    numbers = np.random.default_rng(0).normal(size=(4, 2, 3))
+    found = []
+    for one in (backend, "numpy"):
+        with Net("ip", layers, backend=one, dtype=dtype, input_gradients=["x"]) as net:
+            net.write("x", numbers)
+            loss = net.forward()
+            net.backward()
+            found.append([loss, net.gradient("x"), *(handle.gradient for handle in net.parameters.values())])
+            if one is backend:
+                kernel = net.node_ops["ip"].state
+                assert type(kernel).__name__ == "InnerProductKernel" and kernel.capturable
+    for here, there in zip(*found, strict=True):
+        np.testing.assert_allclose(here, there, rtol=1e-5, atol=1e-6)
+    knows = backend.products._algorithms
+    tried = {key[0]: one is not None for key, one in knows.items() if not key[1]}
+    assert tried == {dtype: dtype == "float32"}
+
+
 def test_products_are_captured(cupy: Any, backend: Any) -> None:
     a, b, y = (cupy.ones((3, 3), "float32") for _ in range(3))
     backend.xp.matmul(a, b, out=y)
@@ -570,6 +595,8 @@ def test_cublaslt_itself_takes_these_descriptions() -> None:
     operation = works._new(made, "MatmulDesc", *TYPES["float32"][1:])
     for attribute in (TRANSPOSED_A, TRANSPOSED_B):
         works._set("MatmulDesc", operation, attribute, ctypes.c_int32(1))
+    works._set("MatmulDesc", operation, EPILOGUE, ctypes.c_int32(WITH_BIAS))
+    works._set("MatmulDesc", operation, BIAS_POINTER, ctypes.c_void_p(64))
     wishes = works._new(made, "MatmulPreference")
     works._set("MatmulPreference", wishes, MOST_WORKSPACE, ctypes.c_uint64(1 << 20))
     for attribute in ALIGNMENTS:

@@ -40,7 +40,7 @@ class Library:
         return self._make(place, {"kind": kind, "rows": rows, "columns": columns, "ahead": ahead, 5: 1, 6: 0})
 
     def cublasLtMatmulDescSetAttribute(self, thing, attribute, value, size):
-        assert attribute in (3, 4) and size == 4
+        assert size == {3: 4, 4: 4, 7: 4, 8: 8}[attribute]
         self.things[thing.value][attribute] = value._obj.value
         return 0
 
@@ -70,18 +70,23 @@ class Library:
             wanted[one] in (2, 4, 8, 16, 32, 64, 128, 256) for one in (5, 6, 7, 8)
         )
         # an algorithm is what it was asked for: for other matrices, or worse alignments, it is none
-        asked = [dict(self.things[one.value]) for one in (operation, a, b, d)]
+        asked = [self._asked(one) for one in (operation, a, b, d)]
         self.algorithms.append((asked, wanted))
         ctypes.memmove(results, len(self.algorithms).to_bytes(8, "little"), 8)
-        count._obj.value = 1
+        has_bias = asked[0].get(7) == 4
+        count._obj.value = int(not (has_bias and asked[0]["scale"] == 1))  # no bias in float64
         return 0
+
+    def _asked(self, thing):
+        """Return a description without the address of the bias, which may be another in each product."""
+        return {key: value for key, value in self.things[thing.value].items() if key != 8}
 
     def cublasLtMatmul(
         self, handle, operation, alpha, a, of_a, b, of_b, beta, c, of_c, d, of_d, algo, space, size, stream
     ):
         assert self.things[handle.value] == "handle" and space and size
         asked, wanted = self.algorithms[ctypes.c_uint64.from_address(algo).value - 1]
-        assert asked == [self.things[one.value] for one in (operation, of_a, of_b, of_d)]
+        assert asked == [self._asked(one) for one in (operation, of_a, of_b, of_d)]
         assert all(place % wanted[number] == 0 for number, place in zip((5, 6, 7, 8), (a, b, c, d), strict=True))
         how = dict(self.things[operation.value])
         factor = SCALES[how["scale"]]
@@ -98,8 +103,15 @@ class Library:
         self.products += 1
         kind = np.float64 if result.dtype == np.float64 else np.float32
 
+        has_bias = how.get(7) == 4
+        column = np.zeros((1, result.shape[1], 1), kind)
+        if has_bias:
+            size = result.shape[1] * result.itemsize
+            column = np.frombuffer((ctypes.c_char * size).from_address(how[8]), result.dtype).reshape(1, -1, 1)
+
         def multiply():
-            result[...] = np.matmul(*(rounded(one.astype(kind), how["compute"]) for one in (first, second)))
+            found = np.matmul(*(rounded(one.astype(kind), how["compute"]) for one in (first, second)))
+            result[...] = found + column if has_bias else found
 
         self.cupy._machine.streams[stream].enqueue(multiply)
         return 0

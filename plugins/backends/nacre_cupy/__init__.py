@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nacre import hookimpl, lazy
 
-from .kernels import KERNELS
+from .kernels import KERNELS as IN_CUDA
 
 if TYPE_CHECKING:
     from .backend import CupyBackend as CupyBackend
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 nacre_api = "1"
 
 BACKENDS = {"cupy": "nacre_cupy.backend:CupyBackend"}
+KERNELS = {**IN_CUDA, ("InnerProduct", "cupy"): "nacre_cupy.inner_product:InnerProductKernel"}
 
 
 @hookimpl

@@ -54,8 +54,8 @@ class CupyBackend(Backend):
         self.device = cuda.Device(number)
         self.device.use()
         self.stream = cuda.Stream(non_blocking=True)
-        self._products = Products(self.cupy, library.cublaslt(), tf32=os.environ.get("CUPY_TF32") == "1")
-        self.xp = Functions(self.cupy, self._products)
+        self.products = Products(self.cupy, library.cublaslt(), tf32=os.environ.get("CUPY_TF32") == "1")
+        self.xp = Functions(self.cupy, self.products)
         self.here = Here(self.cupy, self.device, self.stream)
         self._uploads = Uploads(self.cupy, self.stream)
         self._scalars: WeakKeyDictionary[Scalars, DeviceScalars] = WeakKeyDictionary()
@@ -69,7 +69,7 @@ class CupyBackend(Backend):
             "library": f"CuPy {self.cupy.__version__}",
             "cuda": runtime.runtimeGetVersion(),
             "driver": runtime.driverGetVersion(),
-            "products": "TF32" if self._products.tf32 else "float32",
+            "products": "TF32" if self.products.tf32 else "float32",
         }
 
     def wait(self) -> None:

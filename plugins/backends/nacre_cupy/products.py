@@ -27,6 +27,9 @@ TYPES = {
 }
 """Of the numbers, of their sums, and of the factor before a product."""
 TRANSPOSED_A, TRANSPOSED_B = 3, 4
+EPILOGUE, BIAS_POINTER = 7, 8
+WITH_BIAS = 4
+"""`CUBLASLT_EPILOGUE_BIAS`: one number is added to each row of what cuBLASLt reads, a column of ours."""
 BATCH_COUNT, BATCH_STRIDE = 5, 6
 """Attributes: `..._DESC_TRANSA` and `..._TRANSB`; `..._LAYOUT_BATCH_COUNT` and `..._STRIDED_BATCH_OFFSET`."""
 MOST_WORKSPACE, ALIGNMENTS = 1, (5, 6, 7, 8)
@@ -91,7 +94,7 @@ class Products:
         self._cupy, self._library, self.tf32 = cupy, library, tf32
         self._handle = ctypes.c_void_p()
         self._workspace: Array = None
-        self._algorithms: dict[tuple[Any, ...], ctypes.Array[ctypes.c_char]] = {}
+        self._algorithms: dict[tuple[Any, ...], ctypes.Array[ctypes.c_char] | None] = {}
 
     def matmul(self, a: Array, b: Array, out: Array = None) -> Array:
         """Return the product of two arrays, as NumPy's `matmul`."""
@@ -113,6 +116,16 @@ class Products:
         else:
             out.fill(0)
         return out
+
+    def linear(self, x: Array, weight: Array, bias: Array, y: Array) -> None:
+        """Write x weightᵀ + bias into y: matrices, and a vector that is added while they are multiplied.
+
+        In types for which cuBLASLt cannot do that it is added afterwards.
+        """
+        matrices = [Matrix.of(one.reshape(1, *one.shape), 1) for one in (weight.T, x, y)]
+        if None in matrices or not self._call(str(y.dtype), *matrices, bias):
+            self.matmul(x, weight.T, y)
+            self._cupy.add(y, bias, out=y)
 
     def dot(self, a: Array, b: Array, out: Array = None) -> Array:
         """Return the product of two arrays, as NumPy's `dot`: of matrices by cuBLASLt, so that it can be captured.
@@ -149,7 +162,8 @@ class Products:
             matrices.append(known)
         self._call(str(y.dtype), matrices[1], matrices[0], there)
 
-    def _call(self, dtype: str, first: Matrix, second: Matrix, result: Matrix) -> None:
+    def _call(self, dtype: str, first: Any, second: Any, result: Any, bias: Array = None) -> bool:
+        """Compute a product, plus a bias if there is one; return whether cuBLASLt can do that."""
         kind, compute, scale = TYPES[dtype]
         compute = IN_TF32 if self.tf32 and dtype == "float32" else compute
         factors = (ctypes.c_double if scale == DOUBLE else ctypes.c_float) * 2
@@ -160,22 +174,30 @@ class Products:
             operation = self._new(made, "MatmulDesc", compute, scale)
             for attribute, matrix in ((TRANSPOSED_A, first), (TRANSPOSED_B, second)):
                 self._set("MatmulDesc", operation, attribute, ctypes.c_int32(matrix.flipped))
+            if bias is not None:
+                self._set("MatmulDesc", operation, EPILOGUE, ctypes.c_int32(WITH_BIAS))
+                self._set("MatmulDesc", operation, BIAS_POINTER, ctypes.c_void_p(bias.data.ptr))
             # what lies in memory row by row, cuBLASLt calls the columns
             layouts = [self._layout(made, kind, one) for one in (first, second, result)]
             layouts.append(layouts[2])  # what is added to, nothing here, lies where the result does
             places = [one.address for one in (first, second, result, result)]
             if self._workspace is None:
                 self._workspace = self._cupy.empty((WORKSPACE,), "uint8")
-            key = dtype, *(one.shape for one in (first, second, result)), *map(_alignment, places)
+            key = dtype, bias is None, *(one.shape for one in (first, second, result)), *map(_alignment, places)
             if key not in self._algorithms:
                 self._algorithms[key] = self._chosen(made, operation, layouts, places)
+            if (chosen := self._algorithms[key]) is None:
+                if bias is None:
+                    raise NacreError(f"cuBLASLt knows no way to multiply these matrices: {first}, {second}")
+                return False
             self._check(
                 "Matmul",
                 *(self._opened(), operation, ctypes.addressof(one_and_zero)),
                 *(places[0], layouts[0], places[1], layouts[1], beta),
-                *(places[2], layouts[2], places[3], layouts[3], ctypes.addressof(self._algorithms[key])),
+                *(places[2], layouts[2], places[3], layouts[3], ctypes.addressof(chosen)),
                 *(self._workspace.data.ptr, WORKSPACE, self._cupy.cuda.get_current_stream().ptr),
             )
+            return True
         finally:
             for what, thing in made:
                 self._check(f"{what}Destroy", thing)
@@ -186,8 +208,8 @@ class Products:
         operation: ctypes.c_void_p,
         layouts: Sequence[ctypes.c_void_p],
         places: Sequence[int],
-    ) -> ctypes.Array[ctypes.c_char]:
-        """Return the algorithm that cuBLASLt's rules choose for arrays at such addresses; nothing is timed."""
+    ) -> ctypes.Array[ctypes.c_char] | None:
+        """Return the algorithm that cuBLASLt's rules choose for such addresses, or None; nothing is timed."""
         wishes = self._new(made, "MatmulPreference")
         self._set("MatmulPreference", wishes, MOST_WORKSPACE, ctypes.c_uint64(WORKSPACE))
         for attribute, place in zip(ALIGNMENTS, places, strict=True):
@@ -195,9 +217,7 @@ class Products:
         result, count = (ctypes.c_char * RESULT_BYTES)(), ctypes.c_int()
         asked = self._opened(), operation, *layouts, wishes, 1, ctypes.byref(result), ctypes.byref(count)
         self._check("MatmulAlgoGetHeuristic", *asked)
-        if not count.value:
-            raise NacreError("cuBLASLt knows no way to multiply these matrices")
-        return result
+        return result if count.value else None
 
     def _layout(self, made: list[tuple[str, ctypes.c_void_p]], kind: int, matrix: Matrix) -> ctypes.c_void_p:
         layout = self._new(made, "MatrixLayout", kind, matrix.columns, matrix.rows, matrix.ahead)
