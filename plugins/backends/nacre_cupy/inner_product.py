@@ -9,7 +9,7 @@ from nacre_layers.linear.inner_product import InnerProductLayer, InnerProductSta
 
 
 class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtypes=("float32", "float64")):
-    """The layer's own state, but for the bias: matrices of one number less to read and write for each output."""
+    """The layer's own state, but for the bias, for which no further pass over the tops is needed."""
 
     @classmethod
     def supports(cls, layer: InnerProductLayer, inputs: list[Any]) -> str | None:
@@ -20,10 +20,11 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
 
     def forward(self, inputs: list[Own]) -> None:
         self.check_rows()
-        linear, (weight, bias) = self.backend.backend.products.linear, self.parameters
+        backend: Any = self.backend.backend
+        weight, bias = self.parameters
         for bottom, top in zip(inputs, self.blobs, strict=True):
             x, y = self._rows(bottom, top)
-            linear(x, weight.blob, bias.blob, y)
+            backend.products.linear(x, weight.blob, bias.blob, y)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         super().backward(inputs, [None if one is None else one.memory for one in diffs])

@@ -122,8 +122,9 @@ class Products:
 
         In types for which cuBLASLt cannot do that it is added afterwards.
         """
-        matrices = [Matrix.of(one.reshape(1, *one.shape), 1) for one in (weight.T, x, y)]
-        if None in matrices or not self._call(str(y.dtype), *matrices, bias):
+        factor, rows, result = (Matrix.of(one.reshape(1, *one.shape), 1) for one in (weight.T, x, y))
+        known = factor is not None and rows is not None and result is not None
+        if not (known and self._call(str(y.dtype), factor, rows, result, bias)):
             self.matmul(x, weight.T, y)
             self._cupy.add(y, bias, out=y)
 
