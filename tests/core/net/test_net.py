@@ -745,7 +745,8 @@ def test_a_state_sees_this_of_the_world_and_nothing_else() -> None:
         "add_up",
     }
     memory = {"xp", "blob", "alias", "empty", "constant", "scratch", "from_host", "to_host"}
-    assert known == numbers | memory | {"name", "backend"}
+    waiting = {"number", "require", "check_required"}
+    assert known == numbers | memory | waiting | {"name", "backend"}
 
 
 def test_own_blobs_between_states_that_work_on_their_elements_have_memory() -> None:
