@@ -162,19 +162,20 @@ def test_its_own_functions_take_what_cupys_take(cupy: Any) -> None:
         assert [one for one in theirs if one in ours] == ours, name
 
 
-def test_types_are_those_of_numpy_where_the_loops_are(cupy: Any) -> None:
-    kinds = ["bool", "int8", "int64", "uint8", "float32", "float64"]
-    for name in ("add", "multiply", "maximum", "divide", "greater", "exp", "sqrt"):
-        function, of_numpy = getattr(cupy, name), getattr(np, name)
-        for one in kinds:
-            for other in [*kinds, 2, 0.5] if function.nin == 2 else [None]:
-                given = [cupy.ones(3, one)] + [other if isinstance(other, int | float) else cupy.ones(3, other)] * (
-                    other is not None
-                )
-                plain = [np.ones(3, one)] + [other if isinstance(other, int | float) else np.ones(3, other)] * (
-                    other is not None
-                )
-                assert function(*given).dtype == of_numpy(*plain).dtype, (name, one, other)
+KINDS = ["bool", "int8", "int64", "uint8", "float32", "float64"]
+NUMBERS = [2, 0.5] if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else []  # an older NumPy looks at their values
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "divide", "greater", "exp", "sqrt"])
+def test_types_are_those_of_numpy_where_the_loops_are(cupy: Any, name: str) -> None:
+    function, of_numpy = getattr(cupy, name), getattr(np, name)
+    for one in KINDS:
+        for other in [*KINDS, *NUMBERS] if function.nin == 2 else [None]:
+            kinds = [one, other][: function.nin]
+            given, plain = (
+                [xp.ones(3, kind) if isinstance(kind, str) else kind for kind in kinds] for xp in (cupy, np)
+            )
+            assert function(*given).dtype == of_numpy(*plain).dtype, kinds
 
 
 def test_memory_that_is_free_is_handed_out_again_and_is_not_clean(cupy: Any) -> None:
