@@ -43,7 +43,9 @@ class Collectives(Shares):
         scalars.declare(ROWS_OF_PART)
         self._own_losses = {op.name: op for op in self.losing}
         self.losing = [op for op in self.losing if _by_records(op.node.part)]
-        self._sources = [(op.node.part, op.state) for op in ops if isinstance(op.state, SourceState)]
+        self._sources = [
+            (op.node.part, op.outputs[0].shape[0], op.state) for op in ops if isinstance(op.state, SourceState)
+        ]
         parts = [op.node.part for op in ops if op.node.part is not None and _by_records(op.node.part)]
         self._batch = max((part.length for part in parts), default=0)
         counting = [op for op in ops if op.neuron is None and (op.layer.has_loss or op.layer.has_stats)]
@@ -58,7 +60,7 @@ class Collectives(Shares):
         """Find out how many passes over the data are complete, which only the ranks with sources know."""
         import numpy as np
 
-        epochs = np.array([max((source.epoch for _, source in self._sources), default=0)])
+        epochs = np.array([max((source.epoch for _, _, source in self._sources), default=0)])
         self.communicator.allreduce(epochs, "max")
         self.epoch = int(epochs[0])
 
@@ -99,12 +101,12 @@ class Collectives(Shares):
         """
         import numpy as np
 
-        given = self.scalars["rows"]  # fewer than the sources' if a shorter batch was written by hand
         own = [inf, inf, 0.0]  # rows of the sources that are divided by records, and of those on one rank; the epoch
-        for part, source in self._sources:
-            kind = 0 if _by_records(part) else 1
-            own[kind] = min(own[kind], given, source.rows)
-            own[2] = max(own[2], source.epoch)
+        for divided in (True, False):
+            here = [(rows, source) for part, rows, source in self._sources if _by_records(part) is divided]
+            if here:  # the net has counted the rows of all
+                own[0 if divided else 1] = min(self.scalars["rows"], max(rows for rows, _ in here))
+                own[2] = max(own[2], *(source.epoch for _, source in here))
         every = np.empty((self.communicator.size, 3))
         self.communicator.allgather(np.array(own), every)
         rows = min(every[:, 0].sum(), every[:, 1].min())

@@ -324,7 +324,7 @@ class _Divider:
     ) -> tuple[list[_Need], dict[int, tuple[int, ...]]]:
         every, connection = tuple(range(self.parts)), node.layer.connection
         needs: list[_Need] = []
-        lead: _Need | None = None  # the first bottom that is cut as the tops are
+        leads: list[_Need] = []  # the bottoms that are cut as the tops are
         for position, number in enumerate(inputs):
             if connection[min(position, len(connection) - 1)] == "one_to_all":
                 needs.append(_Need(NONE, 0, every))
@@ -338,14 +338,16 @@ class _Divider:
                 )
             cuts = form.cuts if form.dim == FEATURES and form.cuts else self._even(node, number, along)
             needs.append(_Need(FEATURES, along, every, cuts))
-            if lead is not None and lead.cuts != cuts:
-                raise ConfigError(f"{node.name}: its bottoms are cut differently, at {lead.cuts} and {cuts}")
-            lead = lead or needs[-1]
+            leads.append(needs[-1])
+        in_pairs = len(leads) == len(inputs) == len(outputs)  # a top for each bottom
+        if not in_pairs and len(different := {one.cuts for one in leads}) > 1:
+            raise ConfigError(f"{node.name}: its bottoms are cut differently, at {' and '.join(map(str, different))}")
         made: dict[int, tuple[int, ...]] = {}
-        for number in outputs:
-            if lead is None:
+        for place, number in enumerate(outputs):
+            if not leads:
                 made[number] = self._even(node, number, axis[number])
                 continue
+            lead = leads[place if in_pairs else 0]
             length, whole = self.declared[number].shape[axis[number]], lead.cuts[-1]
             if length % whole:
                 raise ConfigError(f"{node.name}: it makes {length} features of {whole}, which cannot be cut alike")

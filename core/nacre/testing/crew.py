@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -18,7 +19,10 @@ Result = TypeVar("Result")
 
 
 class _Room:
-    """What the threads share: messages on their way, and what each has brought to a collective call."""
+    """What the threads share: messages on their way, and what each has brought to a collective call.
+
+    The thread that holds `turn` runs; it gives that up while it waits for others.
+    """
 
     def __init__(self, size: int) -> None:
         self.changed = threading.Condition()
@@ -26,6 +30,16 @@ class _Room:
         self.brought: list[Any] = [None] * size
         self.messages: dict[tuple[int, int, int], deque[np.ndarray]] = {}
         self.failed = ""
+        self.turn = threading.Lock()
+
+    @contextmanager
+    def waiting(self) -> Generator[None]:
+        """Let another thread run in the block."""
+        self.turn.release()
+        try:
+            yield
+        finally:
+            self.turn.acquire()
 
     def fail(self, message: str) -> None:
         """Let all ranks end that wait for one another."""
@@ -92,9 +106,10 @@ class ThreadCommunicator(Communicator):
         """Return what all ranks have brought."""
         try:
             self.room.brought[self.rank] = value
-            self.room.meeting.wait()
-            every = list(self.room.brought)
-            self.room.meeting.wait()
+            with self.room.waiting():
+                self.room.meeting.wait()
+                every = list(self.room.brought)
+                self.room.meeting.wait()
         except threading.BrokenBarrierError:
             raise RankError(self.room.failed or "another rank has failed") from None
         return every
@@ -123,7 +138,7 @@ class _Receive(Request):
     def wait(self) -> None:
         if self.came:
             return
-        with self.room.changed:
+        with self.room.waiting(), self.room.changed:
             self.room.changed.wait_for(lambda: self.done() or self.room.failed)
             if self.room.failed:
                 raise RankError(self.room.failed)
@@ -141,8 +156,10 @@ def crew(size: int) -> list[ThreadCommunicator]:
 
 
 def own_backend(name: str) -> Backend:
-    """Return a backend for one rank: that of the process lets one pass run at a time, and ranks wait for each other."""
-    return type(open_backend(name))()
+    """Return a backend for one rank, whose passes may run while one of another rank waits for it."""
+    made = type(open_backend(name))()
+    vars(made)["wrap"] = lambda run: run  # pyright: ignore[reportUnknownLambdaType] (ranks take turns: see `_Room`)
+    return made
 
 
 def together(crew: Sequence[ThreadCommunicator], work: Callable[[int], Result]) -> list[Result]:
@@ -150,7 +167,8 @@ def together(crew: Sequence[ThreadCommunicator], work: Callable[[int], Result]) 
 
     def run(rank: int) -> Result:
         try:
-            return work(rank)
+            with crew[rank].room.turn:
+                return work(rank)
         except BaseException as error:
             crew[rank].room.fail(f"rank {rank} has failed: {error}")
             raise

@@ -10,7 +10,7 @@ from nacre_layers.shapes.bridge_dst import BridgeDstLayer
 from nacre_layers.shapes.bridge_src import BridgeSrcLayer
 
 
-class Bridge(Agreement):
+class Bridge:
     def examples(self):
         yield Example({}, [(3, 4)])
         yield Example({}, [(2, 3, 2, 2)], label="image")
@@ -26,11 +26,11 @@ class Bridge(Agreement):
         return inputs
 
 
-class TestBridgeSrc(Bridge):
+class TestBridgeSrc(Bridge, Agreement):
     layer = BridgeSrcLayer
 
 
-class TestBridgeDst(Bridge):
+class TestBridgeDst(Bridge, Agreement):
     layer = BridgeDstLayer
 
 

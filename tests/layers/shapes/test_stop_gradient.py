@@ -18,6 +18,7 @@ class TestStopGradient(Agreement):
 
     def examples(self):
         yield Example({}, [(2, 3), (4, 1, 2, 2)], label="two bottoms")
+        yield Example({}, [(3, 4)], label="one")
 
     def strategy(self):
         shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)

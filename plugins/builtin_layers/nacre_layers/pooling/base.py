@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nacre import Array, ConfigError, LayerState, spread
+from nacre import Array, Box, ConfigError, LayerState, spread
 
 from ..windows import WindowAxis, WindowGrid
 from .functions import Windows
@@ -65,6 +65,7 @@ class Pools(LayerState, reads="inputs blobs"):
         super().__init__(layer, backend, inputs, diffs)
         self.reads = layer.pooling.reads
         self.random = backend.random(layer.name)
+        self.boxes = [one.box for one in inputs]
         self.grids = [[WindowGrid(one.shape, axes) for axes in self.axes_of(layer, one.shape)] for one in inputs]
         self.shapes = [[grid.counts for grid in grids] for grids in self.grids]
         self.blobs = [backend.blob(self.top(shapes)) for shapes in self.shapes]
@@ -91,11 +92,19 @@ class Pools(LayerState, reads="inputs blobs"):
         numbers = itertools.count()
         self.works = [
             [
-                Work(self.backend, self.layer.pooling, grid, partial(self.random.uniform, draw=next(numbers)))
+                Work(self.backend, self.layer.pooling, grid, partial(self._draw, box, grid.counts, next(numbers)))
                 for grid in grids
             ]
-            for grids in self.grids
+            for grids, box in zip(self.grids, self.boxes, strict=True)
         ]
+
+    def _draw(self, box: Box | None, counts: Sequence[int], draw: int, out: Array) -> None:
+        """Fill an array with the random numbers of a summary, or of a part of the whole net's."""
+        if box is None:
+            self.random.uniform(out, draw)
+        else:  # records and channels are not pooled
+            start = (*box.start[:2], *(0 for _ in counts[2:]))
+            self.random.uniform(out, draw, whole=(*box.whole[:2], *counts[2:]), start=start)
 
     def forward(self, inputs: list[Array]) -> None:
         for x, y, works, shapes in zip(inputs, self.blobs, self.works, self.shapes, strict=False):  # masks come last
