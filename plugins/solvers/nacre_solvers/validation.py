@@ -114,7 +114,8 @@ def _make_net(net: Net, phase: Literal["validation", "test"]) -> Net:
             f"ValidationPerformance: there is no net in phase '{phase}': {reason or error.args[0]}",
             remedy or error.remedy,
         ) from error
-    if all(op.state.endless for op in made.ops if isinstance(op.state, SourceState)):
+    sources = [op.state for op in made.ops if isinstance(op.state, SourceState)]
+    if all(source.endless for source in sources) and (sources or made.division is None):  # else another rank has them
         made.shutdown()
         raise ConfigError(f"ValidationPerformance: all sources in phase '{phase}' are endless", remedy)
     return made
