@@ -393,7 +393,7 @@ def test_import_nacre_is_light() -> None:
 def test_a_class_of_a_light_module_imports_its_own_file_only() -> None:
     modules = loaded("from nacre_layers import DropoutLayer")
     own = {name for name in modules if name.startswith("nacre_layers.")}
-    assert own == {"nacre_layers.elementwise", "nacre_layers.elementwise.dropout"}
+    assert own == {"nacre_layers.cutting", "nacre_layers.elementwise", "nacre_layers.elementwise.dropout"}
     assert not modules & (HEAVY - {"pluggy"})
 
 
