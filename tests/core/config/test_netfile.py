@@ -743,6 +743,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "Part": st.sampled_from([[0.0, 1.0], [0.25, 0.5]]),
     "Paths": st.sampled_from(["x.npy", ["sub/x.csv"], "/far/x.h5"]),
     "Phases": st.lists(st.sampled_from(["train", "validation", "test", "predict"]), unique=True),
+    "PartitionDim": st.sampled_from([-1, 0, 1, "whole", "batch", "features"]),
     "Pair": PAIRS,
     "Ends": PAIRS,
     "BatchSizes": st.one_of(st.integers(0, 4), st.lists(st.integers(0, 4), min_size=1, max_size=3)),
