@@ -59,8 +59,10 @@ class PartitionDim(Converted[int | str | None, int | None]):
 
     @staticmethod
     def convert(value: Any) -> int | None:
-        number = DIMS.get(value) if isinstance(value, str) else None if value is None else whole(value)
-        if number not in DIMS.values() and value is not None:
+        if value is None or value == "none":  # as in every field of a file
+            return None
+        number = DIMS.get(value) if isinstance(value, str) else whole(value)
+        if number not in DIMS.values():
             raise ValueError
         return number
 

@@ -323,7 +323,7 @@ def test_a_connection_must_be_known():
 
 
 @pytest.mark.parametrize(
-    ("value", "wanted"), [(-1, -1), ("whole", -1), ("batch", 0), ("features", 1), (1, 1), (None, None)]
+    ("value", "wanted"), [(-1, -1), ("whole", -1), ("batch", 0), ("features", 1), (1, 1), (None, None), ("none", None)]
 )
 def test_how_partition_dim_is_written(value, wanted):
     assert One(bottoms=["x"], tops=["y"], partition_dim=value).partition_dim == wanted
