@@ -203,7 +203,7 @@ class Table:
         for step, losses in enumerate(zip(one.losses, other.losses, strict=True)):
             error = abs(losses[0] - losses[1]) / abs(losses[1])
             later = NETS[self.name].losses_apart if step else 1e-5
-            if not error <= (2e-2 if bf16 else later):  # nor may it be NaN
+            if not error <= (NETS[self.name].losses_apart_in_bf16 if bf16 else later):  # nor may it be NaN
                 raise SystemExit(f"{self.name}: in step {step + 1} the losses {both} are {losses}")
         for name in one.names:
             expected = read(other.folder, name)

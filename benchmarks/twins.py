@@ -103,7 +103,10 @@ def _modules(layer: dict[str, Any], told: dict[str, Any]) -> list[nn.Module]:
     if kind == "LRN":
         return [LocalNormWithin(layer)]
     if kind == "BatchNorm":
-        return [NORMS[max(axes, 1) - 1](shape[1], layer["epsilon"], 1 - layer["decay"])]
+        norm = NORMS[max(axes, 1) - 1](shape[1], layer["epsilon"], 1 - layer["decay"])
+        if not layer["bias"]:
+            norm.register_parameter("bias", None)
+        return [norm]
     if kind == "LayerNorm":
         return [nn.LayerNorm(shape[layer["axis"] :], layer["epsilon"])]
     if kind == "Dropout":
