@@ -91,7 +91,7 @@ class LayerTests(StateTests):
             ),
         )
     )
-    OF_THE_FIRST = frozenset({"test_growth", "test_global_state", "test_two_instances"})
+    OF_THE_FIRST = frozenset({"test_growth", "test_global_state", "test_partition", "test_two_instances"})
 
     def reference(self, layer: Any, inputs: list[np.ndarray], parameters: dict[str, np.ndarray]) -> Any:
         """Compute the layer's results naively: a list of tops, a loss, a dict of statistics, or a tuple of these.
