@@ -209,6 +209,17 @@ def test_labels_out_of_range_are_told_after_the_pass(backend: Any) -> None:
         assert np.isfinite(net.forward())
 
 
+def test_labels_of_four_axes_are_read_as_they_are(backend: Any) -> None:
+    x, label = nacre.Input((2, 2, 1, 3), name="x"), nacre.Input((2, 1, 3), name="label", dtype="int64")
+    numbers, found = np.random.default_rng(0).normal(size=(1, 2, 2, 1, 3)), []
+    for one in (backend, "numpy"):
+        with Net("labels", [L.SoftmaxLoss(axis=2)(x, label)], backend=one) as net:
+            net.write("x", numbers)
+            net.write("label", [[[[1, 1, 1]], [[0, 0, 0]]]])
+            found.append(net.forward())
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
 def pictures() -> list[Layer]:
     records = np.random.default_rng(0).normal(size=(12, 2, 6, 6)), np.arange(12) % 3
     x, label = L.MemoryData(data=list(records), tops=["x", "label"], batch_size=4, shuffle=True)()

@@ -116,7 +116,7 @@ class CupyBackend(Backend):
     # Own blobs: images with the channels last, where cuDNN and vectorised loads want them
 
     def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
-        return len(shape) != 4 or shape[1] == 1 or shape[2:] == (1, 1)
+        return "float" not in dtype or len(shape) != 4 or shape[1] == 1 or shape[2:] == (1, 1)
 
     def elements(self, blob: Own) -> Array | None:
         return blob.memory
