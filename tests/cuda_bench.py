@@ -15,6 +15,12 @@ CLOSE = {"float32": 1e-6, "float64": 1e-14}
 """How far a number of a kernel may be from that of the layer's own state, relative to it and to the largest one."""
 
 
+class Declared(Own):
+    """A blob that is none of a source's, and whole; unlike a net's it may have no rows."""
+
+    fed_by = box = None
+
+
 class Side:
     """A state that is set up by hand: the layer's own, or a kernel's."""
 
@@ -38,7 +44,8 @@ class OwnSide(Side):
 
     def run(self, layer: Any, arrays: Sequence[Any], wanted: Sequence[int], gradients: Any) -> None:
         diffs = [np.full_like(one, np.nan) if index in wanted else None for index, one in enumerate(arrays)]
-        self.state = state = layer.setup(self.view, list(arrays), diffs)
+        declared = [Declared(one.shape, str(one.dtype)) for one in arrays]
+        self.state = state = layer.setup(self.view, declared, diffs)
         state.blobs = [np.zeros(one.shape, one.dtype) for one in state.blobs]
         state.intermediates = [np.zeros(one.shape, one.dtype) for one in state.intermediates]
         state.blobs_diff = gradients([one.shape for one in state.blobs])
@@ -61,7 +68,7 @@ class KernelSide(Side):
 
         def own(shape: Sequence[int], kind: str, array: Any = None) -> Own:
             kind = dtype if "float" in kind else kind
-            blob = Own(tuple(shape), kind)
+            blob = Declared(tuple(shape), kind)
             last = self.backend.last and len(shape) == 4 and kind == dtype
             blob.layout = "channels last" if last else "plain"
             blob.memory = self.backend.empty(laid(blob, shape), "uint16" if kind == "bf16" else kind)
