@@ -187,8 +187,8 @@ MESSAGES: list[Message] = [
         lambda: Pooling(bottoms="x", tops="pool1", kernl=2),
         (
             "pool1: unknown field 'kernl' (did you mean 'kernel'?)\n"
-            "  the fields of PoolingLayer are name, exclude, bottoms, tops, kernel, stride, pad, axes, whole, "
-            "rounding, pooling, neuron"
+            "  the fields of PoolingLayer are name, exclude, partition_dim, location, bottoms, tops, kernel, stride, "
+            "pad, axes, whole, rounding, pooling, neuron"
         ),
     ),
     (
@@ -331,7 +331,7 @@ MESSAGES: list[Message] = [
         lambda: load_text(NET.replace("name =", "nam =")),
         (
             "net.toml: unknown key 'nam' (did you mean 'name'?); known keys: name, seed, backend, dtype, "
-            "compute, fallback, deterministic, insert_splits, freeze, layer, solver, callback, plugins\n"
+            "compute, fallback, deterministic, insert_splits, partition_dim, freeze, layer, solver, callback, plugins\n"
             "  correct the name 'nam', or remove the line"
         ),
     ),
@@ -359,9 +359,9 @@ MESSAGES: list[Message] = [
         (
             "net.toml: ip1: unknown field 'output' (did you mean 'output_dim'?)\n"
             "net.toml: ip1: output_dim is missing: number of outputs for one image, or the blob of classes\n"
-            "  the fields of InnerProductLayer are name, exclude, param_key, bias_init, bias_regu, bias_cons, "
-            "bias_lr, bias, weight_init, weight_regu, weight_cons, weight_lr, bottoms, tops, output_dim, axis, "
-            "transpose, neuron"
+            "  the fields of InnerProductLayer are name, exclude, partition_dim, location, param_key, bias_init, "
+            "bias_regu, bias_cons, bias_lr, bias, weight_init, weight_regu, weight_cons, weight_lr, bottoms, tops, "
+            "output_dim, axis, transpose, neuron"
         ),
     ),
     (

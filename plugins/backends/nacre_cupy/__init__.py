@@ -6,15 +6,40 @@ from typing import TYPE_CHECKING
 
 from nacre import hookimpl, lazy
 
-from .kernels import KERNELS as IN_CUDA
-
 if TYPE_CHECKING:
     from .backend import CupyBackend as CupyBackend
 
 nacre_api = "1"
 
 BACKENDS = {"cupy": "nacre_cupy.backend:CupyBackend"}
-KERNELS = {**IN_CUDA, ("InnerProduct", "cupy"): "nacre_cupy.inner_product:InnerProductKernel"}
+IN_CUDA = {
+    "batch_norm:BatchNormKernel": ["BatchNorm"],
+    "dropout:DropoutKernel": ["Dropout", "RandomMask"],
+    "elementwise:ElementWiseKernel": ["ElementWise"],
+    "elementwise:L1Kernel": ["regularizer/L1"],
+    "elementwise:L2Kernel": ["regularizer/L2"],
+    "elementwise:NeuronKernel": [
+        *("neuron/ELU", "neuron/Exponential", "neuron/GELU", "neuron/Hardswish", "neuron/LReLU", "neuron/Mish"),
+        *("neuron/ReLU", "neuron/SELU", "neuron/STanh", "neuron/Sigmoid", "neuron/SiLU", "neuron/Softplus"),
+        "neuron/Tanh",
+    ],
+    "loss:SoftmaxLossKernel": ["SoftmaxLoss"],
+    "lrn:LRNKernel": ["LRN"],
+    "pooling:ChannelPoolingKernel": ["ChannelPooling"],
+    "pooling:PoolingKernel": ["GlobalPooling", "Pooling"],
+    "update:AdaDeltaKernel": ["solver/AdaDelta"],
+    "update:AdaGradKernel": ["solver/AdaGrad"],
+    "update:AdaMaxKernel": ["solver/AdaMax"],
+    "update:AdamKernel": ["solver/Adam", "solver/AdamW"],
+    "update:NesterovKernel": ["solver/Nesterov"],
+    "update:RMSPropKernel": ["solver/RMSProp"],
+    "update:SGDKernel": ["solver/SGD"],
+}
+
+KERNELS = {
+    ("InnerProduct", "cupy"): "nacre_cupy.inner_product:InnerProductKernel",
+    **{(thing, "cupy"): f"nacre_cupy.kernels.{target}" for target, things in IN_CUDA.items() for thing in things},
+}
 
 
 @hookimpl

@@ -330,7 +330,7 @@ def test_a_page_gives_required_fields_first_and_inherited_ones_last() -> None:
     (page,) = run("layers", "InnerProduct", "--json").json
     names = [field["name"] for field in page["fields"]]
     assert names[:4] == ["bottoms", "tops", "output_dim", "axis"]
-    assert names[-2:] == ["name", "exclude"]
+    assert names[-4:] == ["name", "exclude", "partition_dim", "location"]
     assert names.index("transpose") < names.index("weight_init") < names.index("bias_init")
 
 

@@ -428,7 +428,7 @@ def nets(draw):
 
 
 @hypothesis.given(nets())
-@hypothesis.settings(deadline=None, max_examples=150, derandomize=True)
+@hypothesis.settings(max_examples=150, derandomize=True)
 def test_the_ranks_compute_together_what_the_whole_computes(net):
     layers, parts = net
     wiring = wire(sort(Graph.of(layers)))

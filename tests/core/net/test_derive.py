@@ -67,6 +67,7 @@ ANOTHER: dict[str, Any] = {
     "rank": 1,
     "ranks": 2,
     "communicator": Second(),
+    "partition_dim": 0,
 }
 """For each argument of a net a value that is not the default's, or of no matter."""
 

@@ -742,6 +742,7 @@ def test_a_state_sees_this_of_the_world_and_nothing_else() -> None:
         "scalars",
         "fitted",
         "communicator",
+        "between",
         "add_up",
     }
     memory = {"xp", "blob", "alias", "empty", "constant", "scratch", "from_host", "to_host"}

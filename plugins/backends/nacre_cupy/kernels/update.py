@@ -41,7 +41,7 @@ class UpdateKernel(MethodState):
         self.known = scalars(backend)
         self.products = backend.empty((max(1, self.count),), "float64")
 
-    def fields(self) -> tuple[float, ...]:
+    def coefficients(self) -> tuple[float, ...]:
         """Return up to three fields of the method, as update.cu has them."""
         return ()
 
@@ -76,7 +76,7 @@ class UpdateKernel(MethodState):
         places = [
             self.backend.scalars.place(name) if name else -1 for name in ("rate", "momentum", self.first, self.second)
         ]
-        a, b, c, *_ = (*map(float, self.fields()), 0.0, 0.0, 0.0)
+        a, b, c, *_ = (*map(float, self.coefficients()), 0.0, 0.0, 0.0)
         inside = int(getattr(self.method, "epsilon_place", "") == "inside")
         kind = KINDS[str(self.spans[0].value.dtype)]
         arguments = (self.table, self.rates, self.count, self.products, self.known, *places, a, b, c, inside)
@@ -109,7 +109,7 @@ class AdaGradKernel(UpdateKernel):
 
     name = "AdaGrad"
 
-    def fields(self) -> tuple[float, ...]:
+    def coefficients(self) -> tuple[float, ...]:
         return (self.method.epsilon,)
 
 
@@ -120,7 +120,7 @@ class RMSPropKernel(UpdateKernel):
         super().__init__(method, backend, spans)
         self.name = "CenteredRMSProp" if method.centered else "RMSProp"
 
-    def fields(self) -> tuple[float, ...]:
+    def coefficients(self) -> tuple[float, ...]:
         return self.method.rho, self.method.epsilon
 
 
@@ -129,7 +129,7 @@ class AdaDeltaKernel(UpdateKernel):
 
     name = "AdaDelta"
 
-    def fields(self) -> tuple[float, ...]:
+    def coefficients(self) -> tuple[float, ...]:
         return self.method.rho, self.method.epsilon
 
 
@@ -139,7 +139,7 @@ class AdamKernel(UpdateKernel):
     name = "Adam"
     first, second = "adam_factor", "adam_epsilon"
 
-    def fields(self) -> tuple[float, ...]:
+    def coefficients(self) -> tuple[float, ...]:
         return self.method.beta1, self.method.beta2
 
 
@@ -149,5 +149,5 @@ class AdaMaxKernel(UpdateKernel):
     name = "AdaMax"
     first = "adamax_factor"
 
-    def fields(self) -> tuple[float, ...]:
+    def coefficients(self) -> tuple[float, ...]:
         return self.method.beta1, self.method.beta2, self.method.epsilon
