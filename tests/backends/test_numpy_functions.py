@@ -672,15 +672,19 @@ def test_nothing_of_size_is_allocated_after_the_first_pass():
 
     for _ in range(3):
         everything()
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        with small_buffers():
-            everything()
-        after, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak - before < 16 << 10 and after - before < 8 << 10
+    peaks, kept = list[int](), list[int]()
+    for _ in range(3):  # a thread that an earlier test has left may allocate in the meantime
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            with small_buffers():
+                everything()
+            after, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        peaks.append(peak - before)
+        kept.append(after - before)
+    assert min(peaks) < 16 << 10 and min(kept) < 8 << 10
 
 
 def test_interrupts_neither_hang_nor_kill_a_pool():
