@@ -195,7 +195,10 @@ def test_nan_goes_where_the_own_state_lets_it(shape: tuple[int, ...], layers: li
     assert count > (compute == "float32")
 
 
-@pytest.mark.parametrize(("shape", "layers"), [case[1:] for case in CASES], ids=NAMES)
+@pytest.mark.parametrize(
+    ("shape", "layers"),
+    [pytest.param(*case[1:], id=case[0], marks=() if "odd" in case[0] else pytest.mark.long) for case in CASES],
+)
 def test_numbers_are_those_of_the_own_state(shape: tuple[int, ...], layers: list[Layer]) -> None:
     clean = np.random.default_rng(3).normal(size=shape).astype(np.float32)
     own = oracle(shape, layers)
