@@ -125,7 +125,7 @@ def hdf5_repaired(data: bytes) -> bytes:
         end = at + (1 << (flags & 3)) + size
         if end + 4 <= len(data):
             data = replaced(data, end, struct.pack("<I", lookup3(data[begin:end])))
-    for mark, size in ((b"EAHD", 68), (b"EAIB", 342)):  # indexes of chunks, in files with such datasets
+    for mark, size in ((b"EAHD", 68), (b"EAIB", 342), (b"FAHD", 24)):  # indexes of chunks, in files with such datasets
         for found in re.finditer(mark, data):
             end = found.start() + size
             if end + 4 <= len(data):

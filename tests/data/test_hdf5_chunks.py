@@ -292,10 +292,32 @@ def test_letters_of_many_bytes_are_told(tmp_path: Path) -> None:
 
 @newer_hdf5
 def test_an_index_that_says_it_has_any_number_of_chunks_is_not_followed(tmp_path: Path) -> None:
-    """To add up their sizes, HDF5 would go through all of them."""
+    """To find one that is not there, HDF5 would go through all of them."""
     path = latest(tmp_path / "a.h5", 44, struct.pack("<Q", 1 << 60))
-    with HDF5().open(path) as reader:
-        assert len([*reader.rows()]) == 6
+    with HDF5().open(path) as reader, pytest.raises(DataError, match=r"damaged: its index says it has 1,152,921,"):
+        list(reader.rows())
+
+
+def test_the_index_of_a_dataset_that_cannot_grow_is_not_followed_either(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w", libver="latest") as file:
+        file.create_dataset("data", data=np.ones((6, 4)), chunks=(2, 4))
+    data = (tmp_path / "a.h5").read_bytes()
+    (tmp_path / "a.h5").write_bytes(hdf5_repaired(replaced(data, data.index(b"FAHD") + 8, struct.pack("<Q", 1 << 31))))
+    with pytest.raises(DataError, match=r"a\.h5: dataset 'data': damaged: its index says it has 2,147,483,648 chunks"):
+        read(tmp_path / "a.h5")
+
+
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+@pytest.mark.parametrize("most", [None, 1000])
+def test_chunks_that_were_never_written_are_filled(libver: str, most: int | None, tmp_path: Path) -> None:
+    """Of a dataset that can grow and of one that cannot, which have different indexes."""
+    with h5py.File(tmp_path / "a.h5", "w", libver=libver) as file:
+        data = file.create_dataset("data", (999, 4), np.uint8, chunks=(2, 4), maxshape=(most, 4), fillvalue=5)
+        data[500:503] = np.arange(12).reshape(3, 4)
+        data[998] = 7
+    expected = np.full((999, 4), 5, np.uint8)
+    expected[500:503], expected[998] = np.arange(12).reshape(3, 4), 7
+    assert (read(tmp_path / "a.h5") == expected).all()
 
 
 def test_whatever_h5py_raises_is_told() -> None:
