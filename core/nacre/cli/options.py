@@ -73,6 +73,13 @@ def lock_options(function: Callable[..., Any]) -> Callable[..., Any]:
 json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
+def limit_option(help: str) -> Decorator:
+    """Return the option for the seconds that each plugin may take."""
+    return click.option(
+        "--limit", type=click.FloatRange(min=0, min_open=True), default=20.0, metavar="SECONDS", help=help
+    )
+
+
 ranks_option: Decorator = click.option(
     "--ranks",
     metavar="N",

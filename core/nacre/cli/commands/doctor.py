@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from ..options import common, json_option
+from ..options import common, json_option, limit_option
+
+if TYPE_CHECKING:
+    from ...discovery.doctor import Finding
 
 
 @click.command()
 @click.option("--remove", is_flag=True, help="Remove the files that killed runs have left, which no process uses.")
-@click.option("--limit", type=click.FloatRange(min=0, min_open=True), default=20.0, metavar="SECONDS", hidden=True)
+@limit_option("Time for each plugin.")
 @json_option
 @common
 def command(remove: bool, limit: float, as_json: bool) -> int:
@@ -22,7 +27,7 @@ def command(remove: bool, limit: float, as_json: bool) -> int:
     from ...discovery.doctor import Finding, findings
     from ...text import size
     from ..ranks import communicators
-    from ..screen import print_json, working
+    from ..screen import working
 
     with working() as show:
         found = findings(os.environ, limit, show)
@@ -36,13 +41,20 @@ def command(remove: bool, limit: float, as_json: bool) -> int:
             else:
                 problem = f"{size(held)} of shared memory, left by a run that was killed; no process uses it"
                 found.append(Finding(str(path), problem, "nacre doctor --remove"))
+    return tell(found, as_json, removed)
+
+
+def tell(found: Sequence[Finding], as_json: bool, removed: Sequence[str] = ()) -> int:
+    """Print what was found, and lines about what was removed; return the exit code."""
+    from ..screen import print_json
+
     if as_json:
         print_json([{"about": one.about, "problem": one.problem, "remedy": one.remedy} for one in found])
-        return 1 if found else 0
-    for line in removed:
-        click.echo(line)
-    for one in found:
-        click.echo(f"{one.about}: {one.problem}\n  {one.remedy}")
-    if not (found or removed):
-        click.echo("nothing odd was found")
+    else:
+        for line in removed:
+            click.echo(line)
+        for one in found:
+            click.echo(f"{one.about}: {one.problem}\n  {one.remedy}")
+        if not (found or removed):
+            click.echo("nothing odd was found")
     return 1 if found else 0

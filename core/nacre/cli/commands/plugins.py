@@ -10,16 +10,15 @@ import click
 
 from ...discovery.discovery import EDITABLE, LOCK, LOCKED, find_plugins, is_on, switch_off
 from ...discovery.offers import ABOUT_OTHERS, Plugin, Problem, Provenance
-from ..options import common, json_option
-
-LIMIT = click.FloatRange(min=0, min_open=True)
+from ..options import common, json_option, limit_option
+from .doctor import tell
 
 
 @click.group(invoke_without_command=True)
 @click.option(
     "--isolate", is_flag=True, help="Try each plugin in a process of its own, to find those that crash or hang."
 )
-@click.option("--limit", type=LIMIT, default=20.0, metavar="SECONDS", help="Time for each plugin with --isolate.")
+@limit_option("Time for each plugin with --isolate.")
 @json_option
 @common
 @click.pass_context
@@ -131,7 +130,7 @@ def lock(requirements: Path | None) -> None:
 
 
 @command.command()
-@click.option("--limit", type=LIMIT, default=20.0, metavar="SECONDS", help="Time for each plugin.")
+@limit_option("Time for each plugin.")
 @json_option
 @common
 def doctor(limit: float, as_json: bool) -> int:
@@ -142,18 +141,11 @@ def doctor(limit: float, as_json: bool) -> int:
     names that two of them offer, pins and kernels that have no effect, and differences to nacre.lock.
     """
     from ...discovery.doctor import findings
-    from ..screen import print_json, working
+    from ..screen import working
 
     with working() as show:
         found = findings(os.environ, limit, show)
-    if as_json:
-        print_json([{"about": one.about, "problem": one.problem, "remedy": one.remedy} for one in found])
-    else:
-        for one in found:
-            click.echo(f"{one.about}: {one.problem}\n  {one.remedy}")
-        if not found:
-            click.echo("nothing odd was found")
-    return 1 if found else 0
+    return tell(found, as_json)
 
 
 def _isolate(limit: float, as_json: bool) -> int:
