@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 _PLACES = {
     "commands.test": "run_test",
     "completion": "offered",
+    "divided": "summary_of_ranks",
     "inputs": "fed written_net",
     "options": "InputFile OutputFile backend_option common json_option net_argument net_options phase_option "
     "ranks_option read_net remote_option seed_option set_option snapshot_argument write_options",
     "pictures": "drawing_for write_picture",
     "predictor": "Predictor",
-    "divided": "summary_of_ranks",
     "screen": "command_line print_json print_table statistic_text warn working",
     "snapshots": "read_trained",
     "training": "Screen end_line exit_code print_end train",

@@ -16,7 +16,6 @@ from ..options import net_argument, net_options, phase_option, ranks_option, rea
 if TYPE_CHECKING:
     from ...config.netfile import NetFile
     from ...discovery.kernels import Choice
-    from ...graph.partition import Bridge
     from ...net.net import Net
     from ...protocols.layer import Phase
     from ...training.spans import Span
@@ -44,12 +43,13 @@ def command(
     each rank has, and how many bytes go over each bridge between two ranks in an iteration.
     """
     from ...text import listed
+    from ..divided import explain_ranks, print_ranks
     from ..inputs import fed
     from ..screen import print_json
 
     if ranks is not None:
         divided = explain_ranks(fed(read_net(net, sets, seed), phase), phase, ranks, backend)
-        print_json(divided) if as_json else _print_ranks(divided)
+        print_json(divided) if as_json else print_ranks(divided)
         return
     file = fed(read_net(net, sets, seed), phase)
     with file.net(phase, backend=backend, allocate=False, fallback="warn") as made:
@@ -156,85 +156,6 @@ def without_kernel(net: Net) -> list[dict[str, Any]]:
         count = 0 if op.neuron else products.get(op.name, 0)
         found.append({"name": op.name, "numbers": numbers, "multiplications": count})
     return sorted(found, key=lambda one: -(one["numbers"] + one["multiplications"] // 16))
-
-
-def explain_ranks(file: NetFile, phase: Phase, ranks: int, backend: str | None) -> dict[str, Any]:
-    """Return how a net is divided among ranks, as data for JSON; bytes are those of one iteration."""
-    from ...engine.ops import item_size
-    from ..divided import nets_of_ranks
-
-    with nets_of_ranks(file, phase, ranks, backend) as nets:
-        first = nets[0]
-        bridges = [_bridge(one, trains=first.trains) for one in (first.division.bridges if first.division else ())]
-        summed = sum(
-            slot.storage.size for slot in first.slots if slot.trainable and slot.everywhere and not slot.frozen
-        )
-        return {
-            "net": first.name,
-            "phase": phase,
-            "ranks": [_rank(rank, net, bridges) for rank, net in enumerate(nets)],
-            "bridges": bridges,
-            "added_up": summed * item_size(first.dtype) if first.trains else 0,
-        }
-
-
-def _bridge(one: Bridge, *, trains: bool) -> dict[str, Any]:
-    from math import prod
-
-    from ...engine.ops import item_size
-
-    count = prod(one.shape) * item_size(one.dtype)
-    return {
-        "blob": one.blob,
-        "from": one.start,
-        "to": one.end,
-        "shape": list(one.shape),
-        "dtype": one.dtype,
-        "forward": count,
-        "backward": count if one.gradient and trains else 0,
-    }
-
-
-def _rank(rank: int, net: Net, bridges: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the layers of a rank, and the bytes that it sends and receives over bridges."""
-    from ...net.division import how_divided
-
-    summary = net.summary()
-    own = [
-        {"name": node.name, "divided": how_divided(node), "parameters": layer.parameters}
-        for node, layer in zip(net.wiring.nodes, summary.layers, strict=True)
-        if node.part is None or not node.part.inserted
-    ]
-    crossing = [one for one in bridges if rank in (one["from"], one["to"])]
-    moved = sum(one["forward"] + one["backward"] for one in crossing)
-    return {"rank": rank, "layers": own, "parameters": summary.parameters, "moved": moved}
-
-
-def _print_ranks(explained: dict[str, Any]) -> None:
-    from ...text import align, size
-
-    for one in explained["ranks"]:
-        click.echo(f"rank {one['rank']}: {one['parameters']:,} parameters, {size(one['moved'])} over its bridges")
-        for layer in one["layers"]:
-            count = f", {layer['parameters']:,} parameters" if layer["parameters"] else ""
-            click.echo(f"  {layer['name']}: {layer['divided']}{count}")
-    rows = [
-        (
-            one["blob"],
-            f"{one['from']} -> {one['to']}",
-            f"{'x'.join(map(str, one['shape']))} {one['dtype']}",
-            f"{one['forward']:,}",
-            f"{one['backward']:,}" if one["backward"] else "",
-        )
-        for one in explained["bridges"]
-    ]
-    click.echo("\nbridges, with bytes in an iteration:" if rows else "\nno bridges")
-    if rows:
-        click.echo("\n".join(f"  {line}" for line in align(("blob", "ranks", "", "forward", "back"), rows, (3, 4))))
-    total = sum(one["forward"] + one["backward"] for one in explained["bridges"])
-    click.echo(f"in an iteration {size(total)} go over all bridges", nl=False)
-    summed = explained["added_up"]
-    click.echo(f", and gradients of {size(summed)} are added up over all ranks" if summed else "")
 
 
 def _spans(net: Net) -> list[Span]:
