@@ -22,11 +22,7 @@ def relu_behind_max_pooling(graph: Graph) -> Graph:
 
     The values are the same, and so are the gradients: where the largest number of a window is below 0, nothing flows.
     """
-    writers = {top: node for node in graph.nodes for top in node.tops if not node.in_place}
-    readers: dict[str, list[Node]] = {}
-    for node in graph.nodes:
-        for bottom in node.bottoms:
-            readers.setdefault(bottom, []).append(node)
+    writers, readers = _ends(graph)
     changed: dict[str, Node] = {}
     for node in graph.nodes:
         below = [writers[bottom] for bottom in node.bottoms]
@@ -44,11 +40,7 @@ MARK = "nacre_onednn: the sum behind it computes its top"
 
 def sums_behind_batch_norm(graph: Graph) -> Graph:
     """Mark each BatchNorm whose top only a sum of two blobs reads, and that sum; one BatchNorm for each sum."""
-    writers = {top: node for node in graph.nodes for top in node.tops if not node.in_place}
-    readers: dict[str, list[Node]] = {}
-    for node in graph.nodes:
-        for bottom in node.bottoms:
-            readers.setdefault(bottom, []).append(node)
+    writers, readers = _ends(graph)
     changed: dict[str, Node] = {}
     for node in graph.nodes:
         layer = node.layer
@@ -62,6 +54,16 @@ def sums_behind_batch_norm(graph: Graph) -> Graph:
 def is_marked(layer: Any) -> bool:
     """Return whether `sums_behind_batch_norm` has marked a layer."""
     return MARK in vars(layer)
+
+
+def _ends(graph: Graph) -> tuple[dict[str, Node], dict[str, list[Node]]]:
+    """Return the node that writes each blob, and those that read it."""
+    writers = {top: node for node in graph.nodes for top in node.tops if not node.in_place}
+    readers: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for bottom in node.bottoms:
+            readers.setdefault(bottom, []).append(node)
+    return writers, readers
 
 
 def _leaves_its_top(node: Node) -> bool:
