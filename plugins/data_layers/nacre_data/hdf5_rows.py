@@ -38,17 +38,15 @@ class DatasetRows:
         """Write the records from `first` on into `out`, which is contiguous; its type may be another."""
         if not len(out):
             return
-        height = self.chunks.chunks[0] if self.chunks else len(out) + first
-        begins = [0, *range(height - first % height, len(out), height)]
-        places = self._places(np.array(begins) + first) if out.dtype == self.kind else None
+        cuts = _cuts(first, len(out), self.chunks.chunks[0] if self.chunks else None)
+        places = self._places(np.array(cuts[:-1]) + first) if out.dtype == self.kind else None
         if places is not None:
-            for (begin, end), place in zip(pairwise([*begins, len(out)]), places, strict=True):
+            for (begin, end), place in zip(pairwise(cuts), places, strict=True):
                 self._fill(out[begin:end], place, first + begin)
             return
         if self.chunks:
             self.chunks.check(first, first + len(out))
-        rows = self.chunks.rows if self.chunks else len(out) + first
-        for begin, end in pairwise([0, *range(rows - first % rows, len(out), rows), len(out)]):
+        for begin, end in pairwise(_cuts(first, len(out), self.chunks.rows if self.chunks else None)):
             self._read(first + begin, out[begin:end])
 
     def read_each(self, records: np.ndarray, out: np.ndarray) -> None:
@@ -87,6 +85,11 @@ class DatasetRows:
         space, kind = self.memory
         self.space.select_hyperslab((first, *[0] * (out.ndim - 1)), out.shape)
         self.dataset.read(space, self.space, out, kind)
+
+
+def _cuts(first: int, count: int, step: int | None) -> list[int]:
+    """Return where so many records from `first` on begin, are cut at each multiple of `step`, and end."""
+    return [0, *(range(step - first % step, count, step) if step else ()), count]
 
 
 def _file_of_plain(dataset: h5py.Dataset) -> int | None:
