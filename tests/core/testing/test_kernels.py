@@ -1,0 +1,312 @@
+"""KernelTests passes a kernel that computes what the layer's own code does, and finds one that does not."""
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from nacre import (
+    ContractError,
+    InputLayer,
+    Net,
+    registry,
+)
+from nacre.testing.kernels import KernelTests
+from nacre.testing.trial import Example, with_kernel, without_kernels
+from nacre_layers.initializers import Constant
+from run_suite import failures, kit_tests
+from small_suites import Scaled, ScaledLayer, ScaledState
+
+# Kernels
+
+
+class GoodKernel(ScaledState, dtypes=("float32", "float64")):
+    """The same as the state, on the backend's own blobs."""
+
+    def forward(self, inputs):
+        weight = self.parameters[0].blob
+        for x, y in zip(inputs, self.blobs, strict=True):
+            np.multiply(x.memory, weight, out=y.memory)
+
+    def backward(self, inputs, diffs):
+        weight = self.parameters[0]
+        pairs = zip(inputs, self.blobs_diff, strict=True)
+        if weight.gradient is not None:
+            weight.gradient[...] = sum((x.memory * dy.memory).sum(0) for x, dy in pairs)
+        for dy, dx in zip(self.blobs_diff, diffs, strict=True):
+            if dx is not None:
+                np.multiply(dy.memory, weight.blob, out=dx.memory)
+
+
+class BadKernel(GoodKernel):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        if self.parameters[0].gradient is not None:
+            self.parameters[0].gradient *= 1.001
+
+
+class SloppyKernel(GoodKernel):
+    """Right to 1e-7: good enough for float32 only."""
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        self.blobs[0].memory[...] *= 1 + 1e-7
+
+
+class ForwardOnlyInTrainKernel(GoodKernel):
+    def forward(self, inputs):
+        if self.phase == "train":
+            super().forward(inputs)
+
+
+class FewKernel(GoodKernel, dtypes=("float32",)):
+    @classmethod
+    def supports(cls, layer, inputs):
+        return None if len(inputs) == 1 else "takes one bottom only"
+
+
+class ProudKernel(GoodKernel):
+    @classmethod
+    def supports(cls, layer, inputs):
+        return "not today"
+
+
+class Kernel(KernelTests):
+    layer = ScaledLayer
+    kernel = GoodKernel
+    backend_name = "numpy"
+
+    def examples(self):
+        yield Example({}, [(4, 3)])
+        yield Example({}, [(4, 3), (2, 3)], label="two")
+
+
+def kernel_suite(kernel, **more):
+    return type(kernel.__name__, (Kernel,), {"kernel": kernel, **more})
+
+
+def test_a_good_kernel_passes():
+    recorded = []
+    assert failures(Kernel, recorded) == {}
+    assert ("served", 4) in recorded and ("declined", []) in recorded
+
+
+def test_a_kernel_is_tested_on_the_backends_for_which_it_is_offered(new_registry):
+    here = new_registry()
+    silent = kernel_suite(GoodKernel, backend_name="")
+    with pytest.raises(ContractError, match="GoodKernel does not say whose kernel GoodKernel is, which nobody offers"):
+        silent().backends()
+    for backend in ("numpy", "metal"):
+        here.register_kernel(GoodKernel, "Scaled", backend, "acme")
+    assert silent().backends() == ["metal", "numpy"]
+
+
+BAD_KERNELS = {
+    BadKernel: ("against_state", "BadKernel: gradient of weight: off by 0.001 of its norm"),
+    SloppyKernel: ("against_state", "SloppyKernel: top 'top0': off by"),
+    ForwardOnlyInTrainKernel: ("against_state", "ForwardOnlyInTrainKernel, phase validation: top 'top0'"),
+}
+
+
+def bad(check, words):
+    """Note a kernel that must be found out by this check, in these words, and by three others at most."""
+
+    def note(kernel):
+        BAD_KERNELS[kernel] = (check, words)
+        return kernel
+
+    return note
+
+
+@bad("inputs_are_left_alone", r"forward writes into its input 0 \('bottom0'\)")
+class WritesIntoItsInputKernel(GoodKernel):
+    def forward(self, inputs):
+        super().forward(inputs)
+        inputs[0].memory[0, 0] += 0.5
+
+
+@bad("inputs_are_left_alone", r"backward writes into its input 0 \('bottom0'\)")
+class UsesItsInputAsScratchKernel(GoodKernel):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        inputs[0].memory[...] = 0
+
+
+@bad("gradients_are_written", "backward adds to the gradient of weight: write it")
+class AddsKernel(GoodKernel):
+    def backward(self, inputs, diffs):
+        weight = self.parameters[0]
+        before = None if weight.gradient is None else weight.gradient.copy()
+        super().backward(inputs, diffs)
+        if before is not None:
+            weight.gradient += before
+
+
+@bad("reads", "where inputs are overwritten before backward: it reads them")
+class ReadsInputsKernel(GoodKernel, reads=""):
+    """It needs its inputs to compute the gradient of the weight."""
+
+
+@bad("moved_memory", "take addresses and views in ready")
+class KeepsItsAddressesKernel(GoodKernel):
+    known = None
+
+    def forward(self, inputs):
+        self.known = self.known or [(x.memory, y.memory) for x, y in zip(inputs, self.blobs, strict=True)]
+        for x, y in self.known:
+            np.multiply(x, self.parameters[0].blob, out=y)
+
+
+@bad("scratch", "gradient of weight, where backend.scratch was overwritten between calls")
+class KeepsItsInputInScratchKernel(GoodKernel):
+    def forward(self, inputs):
+        super().forward(inputs)
+        for slot, x in enumerate(inputs):
+            self.backend.scratch(x.shape, slot=slot)[...] = x.memory
+
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        if self.parameters[0].gradient is not None:
+            kept = [self.backend.scratch(x.shape, slot=slot) for slot, x in enumerate(inputs)]
+            pairs = zip(kept, self.blobs_diff, strict=True)
+            self.parameters[0].gradient[...] = sum((x * dy.memory).sum(0) for x, dy in pairs)
+
+
+@bad("two_instances", "beside another layer of the class: keep what belongs to a state in `self`")
+class KeepsItInTheClassKernel(GoodKernel):
+    def forward(self, inputs):
+        super().forward(inputs)
+        type(self).kept = [x.memory.copy() for x in inputs]
+
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        if self.parameters[0].gradient is not None:
+            pairs = zip(self.kept, self.blobs_diff, strict=True)
+            self.parameters[0].gradient[...] = sum((x * dy.memory).sum(0) for x, dy in pairs)
+
+
+@bad("frozen_parameters", "where weight is frozen: its gradient is None, and then: .*NoneType")
+class NeverFrozenKernel(GoodKernel):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        self.parameters[0].gradient[...] *= 1
+
+
+@bad("phases", "NotInPredictKernel, phase predict: top 'top0'")
+class NotInPredictKernel(GoodKernel):
+    def forward(self, inputs):
+        if self.phase != "predict":
+            super().forward(inputs)
+
+
+@bad("phases", "OnlyInKnownPhasesKernel, phase positive: top 'top0'")
+class OnlyInKnownPhasesKernel(GoodKernel):
+    def forward(self, inputs):
+        if self.phase in ("train", "validation", "test", "predict"):
+            super().forward(inputs)
+
+
+@bad("growth", "bytes more are in use: what is kept of each step")
+class KeepsEveryTopKernel(GoodKernel):
+    def forward(self, inputs):
+        super().forward(inputs)
+        self.kept = [*getattr(self, "kept", ()), self.blobs[0].memory.copy()]
+
+
+@bad("global_state", "the state of the global random numbers has changed")
+class DrawsFromNumpyKernel(GoodKernel):
+    def forward(self, inputs):
+        super().forward(inputs)
+        np.random.rand()  # noqa: NPY002
+
+
+@pytest.mark.parametrize("kernel", BAD_KERNELS, ids=lambda kernel: kernel.__name__)
+def test_a_bad_kernel_is_found(kernel):
+    check, words = BAD_KERNELS[kernel]
+    found = failures(kernel_suite(kernel), dtypes=["float64"], without={"test_growth"} - {f"test_{check}"})
+    assert f"test_{check}" in found, f"{kernel.__name__} is not found by {check}, but by {found}"
+    with pytest.raises(AssertionError, match=words):
+        raise found[f"test_{check}"]
+    assert len(found) <= 4, f"{kernel.__name__} is found by {sorted(found)}"
+
+
+def test_a_comparison_begins_with_the_fault_behind_it():
+    found = failures(kernel_suite(WritesIntoItsInputKernel), dtypes=["float64"])["test_against_state"]
+    assert str(found).startswith("forward writes into its input 0 ('bottom0'), which other layers read: ")
+    assert "(check 'inputs_are_left_alone')\nIt shows as: WritesIntoItsInputKernel: gradient of weight: off by" in str(
+        found
+    )
+
+
+def test_what_a_kernel_declines_is_counted(capsys):
+    recorded = []
+    assert failures(kernel_suite(FewKernel), recorded) == {}
+    assert ("served", 1) in recorded
+    declined = dict(recorded)["declined"]
+    assert len(declined) == 3
+    assert declined[0] == "float64, example 0: computes in float32, not float64"
+    assert "float32, example two: takes one bottom only" in capsys.readouterr().out
+
+
+def test_a_kernel_that_declines_everything_fails():
+    found = failures(kernel_suite(ProudKernel))
+    assert "the kernel declines every example" in str(found["test_serves"])
+    assert "not today" in str(found["test_serves"])
+
+
+def test_random_shapes():
+    def strategy(self):
+        return st.builds(lambda rows, size: Example({}, [(rows, size)]), st.integers(1, 5), st.integers(1, 5))
+
+    assert "test_random_shapes" not in kit_tests(Kernel) | kit_tests(Scaled)
+    assert failures(kernel_suite(GoodKernel, strategy=strategy)) == {}
+    assert "test_random_shapes" in failures(kernel_suite(BadKernel, strategy=strategy))
+    assert failures(type("S", (Scaled,), {"strategy": strategy})) == {}
+
+    def wide(self):
+        return st.builds(lambda size: Example({"state": WideIsWrong}, [(2, size)]), st.integers(1, 9))
+
+    class WideIsWrong(ScaledState):
+        def backward(self, inputs, diffs):
+            super().backward(inputs, diffs)
+            self.parameters[0].gradient[5:] = 0
+
+    assert set(failures(type("S", (Scaled,), {"strategy": wide}))) == {"test_random_shapes"}
+
+
+def test_offered_kernels_are_compared_with_the_state(new_registry):
+    backend = registry().open("backend", "numpy")
+    own = new_registry(discover=False)
+    own.register(backend, "numpy")
+    own.register(ScaledLayer, "Scaled")
+    own.register(Constant)
+    own.register_kernel(GoodKernel, "Scaled", "numpy")
+    recorded = []
+    assert failures(Scaled, recorded) == {}
+    assert set(recorded) == {("GoodKernel@numpy", "checked")}
+    own.register_kernel(BadKernel, "Scaled", "numpy")
+    found = failures(Scaled)
+    assert set(found) == {"test_kernels"}
+    assert "BadKernel" in str(found["test_kernels"])
+
+
+def test_which_kernel_serves():
+    layers = [
+        InputLayer(tops=["x"], shape=3, batch_size=2),
+        ScaledLayer(name="s", bottoms=["x"], tops=["y"]),
+    ]
+
+    def runs():
+        return type(Net("n", layers, backend="numpy").node_ops["s"].state)
+
+    assert runs() is ScaledState
+    with with_kernel(ScaledLayer, GoodKernel, "numpy"):
+        assert runs() is GoodKernel
+        with without_kernels(ScaledLayer):
+            assert runs() is ScaledState
+        with without_kernels():
+            assert runs() is ScaledState
+        with with_kernel(ScaledLayer, ProudKernel, "numpy"):
+            assert runs() is ScaledState
+        assert runs() is GoodKernel
+    assert runs() is ScaledState
+    assert "choose" not in vars(registry())
