@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 
 import nacre_data as own
 from nacre import registry
@@ -178,8 +179,45 @@ class TestSingleLabelImageRecord(OfCodecs):
     component = own.SingleLabelImageRecord
 
 
+class TestPicture(OfCodecs):
+    """Its bytes are a PNG."""
+
+    component = own.Picture
+
+    def packed(self) -> Iterable[Mapping[str, Any]]:
+        pytest.importorskip("PIL")
+        random = np.random.default_rng(0)
+        for channels in (1, 3):
+            yield {"data": random.integers(0, 256, (channels, 4, 5)).astype(np.uint8)}
+
+
+class TestExample(CodecSuite):
+    component = own.Example
+    expected_failures: ClassVar[dict[str, str]] = {"encode": "it only reads"}
+
+    def encoded(self) -> Iterable[tuple[bytes, Mapping[str, Any]]]:
+        features = {
+            "image.raw": (1, b"\x07\x08\xff"),
+            "height": (3, b"\x03"),
+            "box": (2, np.array([0.5, -2.0], "<f4").tobytes()),
+        }
+        entries = (
+            part(1, part(1, name.encode()) + part(2, part(kind, part(1, data))))
+            for name, (kind, data) in features.items()
+        )
+        values = {"image.raw": np.uint8([7, 8, 255]), "height": np.int64(3), "box": np.float32([0.5, -2.0])}
+        yield part(1, b"".join(entries)), values
+
+
+def part(number: int, data: bytes) -> bytes:
+    """Return a field of protobuf's that is bytes, at most 127 of them."""
+    assert len(data) < 128
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
 def test_no_component_is_forgotten() -> None:
     here = registry()
     tested = {getattr(one, "component", None) for one in globals().values() if isinstance(one, type)}
-    offered = {here.open_offer(one) for one in here.offers("transformer") if one.distribution == "nacre"}
-    assert offered - tested == set()
+    for kind in ("transformer", "codec"):
+        offered = {here.open_offer(one) for one in here.offers(kind) if one.distribution == "nacre"}
+        assert offered - tested == set(), kind
