@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 EXIT_CODES = {"SIGHUP": 129, "SIGINT": 130, "SIGTERM": 143}
-REFRESH = 0.1  # seconds between two changes of the progress bar
+REFRESH = 0.2  # seconds between two changes of the progress bar, which take a hundredth of it
 LONG = 0.05  # share of the time that a training waits for its data: worth a word
 
 
@@ -260,6 +260,7 @@ class Screen:
             TimeRemainingColumn(compact=True),
             TextColumn("left"),
             transient=True,
+            auto_refresh=False,  # a thread of rich's would draw it anew also where nothing has changed
         )
         limits = self.training.solver.limits() if self.training else {}
         self._task = self._bar.add_task("", total=limits.get("max_iter"), progress="")
@@ -306,7 +307,7 @@ class Screen:
         self._shown = time.perf_counter()
         training = self.training
         progress = f"loss {training.loss:.4g} · {training.images_per_second:,.0f} images/s" if training else ""
-        self._bar.update(self._task, completed=iteration, total=self._total(iteration), progress=progress)
+        self._bar.update(self._task, completed=iteration, total=self._total(iteration), progress=progress, refresh=True)
 
     def _total(self, iteration: int) -> int | None:
         """Return how many iterations there will be, or None as long as a pass over the data is of unknown length."""
