@@ -1,8 +1,9 @@
 """LSTM and GRU beside PyTorch's, in turns: `python -m benchmarks.recurrent`; see README.md.
 
-Each line is one layer at one size: milliseconds of a step of nacre and of the best of PyTorch's modes, the share of
-oneDNN's product of 1024 x 1024 matrices that nacre reaches, how many times as long PyTorch takes (the median of the
-rounds, and their range; above 1 where nacre is faster), and the goal.
+Each line is one layer at one size, or with --text the model of characters of examples/text around it: milliseconds of a
+step of nacre and of the best of PyTorch's modes, the share of oneDNN's product of 1024 x 1024 matrices that nacre
+reaches, how many times as long PyTorch takes (the median of the rounds, and their range; above 1 where nacre is
+faster), and the goal.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from .worker import sample_of
 SIZES = [(50, 64, 128), (50, 64, 512), (100, 16, 256)]
 """(steps, batch, features): the state has as many numbers as a step of the input."""
 
+TEXT, LETTERS = (50, 64, 256), 100
+"""Size of the model of characters, whose goals are those of 100 x 16 x 256, and how many characters there are."""
+
 BLOCKS = {"LSTM": 4, "GRU": 3, "RNN": 1}
 GOALS = {
     ("onednn", "LSTM", "training"): (1.2, 1.05, 1.15),
@@ -54,6 +58,12 @@ class Case:
     size: tuple[int, int, int]
     predict: bool = False
     bf16: bool = False
+    text: bool = False
+
+    @property
+    def inputs(self) -> int:
+        """The numbers in each step of the input."""
+        return LETTERS if self.text else self.size[2]
 
     @property
     def work(self) -> str:
@@ -64,15 +74,17 @@ class Case:
     def operations(self) -> int:
         """The operations of the products of a step."""
         steps, batch, features = self.size
-        return 2 * steps * batch * 2 * features * BLOCKS[self.cell] * features * (1 if self.predict else 3)
+        products = BLOCKS[self.cell] * features * (self.inputs + features) + self.text * features * LETTERS
+        return 2 * steps * batch * products * (1 if self.predict else 3)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the parameters."""
+        """The shapes of the parameters; those of the score are of the layer behind."""
         features = self.size[2]
         wide = BLOCKS[self.cell] * features
-        weights = {f"weight_{part}_l0": (wide, features) for part in ("ih", "hh")}
-        return {**weights, **{f"bias_{part}_l0": (wide,) for part in ("ih", "hh")}}
+        biases = {f"bias_{part}_l0": (wide,) for part in ("ih", "hh")}
+        score = {"score_weight": (LETTERS, features), "score_bias": (LETTERS,)} if self.text else {}
+        return {"weight_ih_l0": (wide, self.inputs), "weight_hh_l0": (wide, features), **biases, **score}
 
 
 def main() -> None:
@@ -81,6 +93,7 @@ def main() -> None:
     parser.add_argument("--cell", choices=BLOCKS, action="append", help="only this layer; may be given several times")
     parser.add_argument("--size", type=int, action="append", choices=range(len(SIZES)), help="only that of SIZES")
     parser.add_argument("--backend", action="append", help="only this one of nacre's; may be given several times")
+    parser.add_argument("--text", action="store_true", help="the training of the model of characters instead")
     parser.add_argument("--predict", action="store_true", help="inference instead of training")
     parser.add_argument("--bf16", action="store_true", help="compute in bf16, PyTorch by autocast")
     parser.add_argument("--compile", action="store_true", help="PyTorch's compiled mode too")
@@ -90,10 +103,11 @@ def main() -> None:
     parser.add_argument("--worker", nargs=2, metavar=("SIDE", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.threads = 1 if arguments.cpu else arguments.threads
+    sizes = [TEXT] if arguments.text else [SIZES[size] for size in arguments.size or range(len(SIZES))]
     cases = [
-        Case(cell, SIZES[size], predict=arguments.predict, bf16=arguments.bf16)
+        Case(cell, size, predict=arguments.predict, bf16=arguments.bf16, text=arguments.text)
         for cell in arguments.cell or ["LSTM", "GRU"]
-        for size in arguments.size or range(len(SIZES))
+        for size in sizes
     ]
     if arguments.worker:
         work(arguments.worker[0], Path(arguments.worker[1]), cases[0], arguments.threads)
@@ -131,8 +145,9 @@ def lines(case: Case, ours: list[Side], peers: list[Side], arguments: argparse.N
         ratios = [other / one for one, other in zip(times[side], times[best], strict=True)]
         span = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
         share = f"{case.operations / took / statistics.median(peaks):.0%}"
-        goal = GOALS.get((side.name.split()[1], case.cell, case.work), (0.0,) * len(SIZES))[SIZES.index(case.size)]
-        size = " x ".join(map(str, case.size))
+        goal = GOALS.get((side.name.split()[1], case.cell, case.work), (0.0,) * len(SIZES))
+        goal = goal[-1 if case.text else SIZES.index(case.size)]
+        size = ("text, " if case.text else "") + " x ".join(map(str, case.size))
         cells = [f"{case.cell} {size}, {case.work}", side.name.split()[1], f"{1e3 * took:.2f}", share]
         yield f"| {' | '.join([*cells, str(best).removeprefix('PyTorch '), f'{1e3 * theirs:.2f}', span, str(goal)])} |"
 
@@ -141,6 +156,7 @@ def describe(case: Case, folder: Path) -> None:
     """Write the sequences and the first parameters of a case into a folder."""
     random, (steps, batch, features) = np.random.default_rng(0), case.size
     save(folder, "x", random.normal(size=(batch, steps, features)).astype(np.float32))
+    save(folder, "letters", random.integers(0, LETTERS, (2, batch, steps)))
     for name, shape in case.shapes.items():
         save(folder, name, random.uniform(-(features**-0.5), features**-0.5, shape).astype(np.float32))
 
@@ -148,7 +164,8 @@ def describe(case: Case, folder: Path) -> None:
 def compare(case: Case, folder: Path, sides: list[Side]) -> None:
     """Raise SystemExit unless all sides have computed the same."""
     first, *others = sides
-    for name in ("y",) if case.predict else ("y", "x", *case.shapes):
+    wanted = ("y",) if case.predict else ("y", *(() if case.text else ("x",)), *case.shapes)
+    for name in wanted:
         expected = read(folder / str(first), name)
         for side in others:
             error = np.linalg.norm(read(folder / str(side), name) - expected) / np.linalg.norm(expected)
@@ -159,7 +176,8 @@ def compare(case: Case, folder: Path, sides: list[Side]) -> None:
 def started(side: Side, case: Case, folder: Path, threads: int) -> Worker:
     """Return a side at work on a case."""
     (folder / str(side)).mkdir()
-    which = ["--worker", str(side), str(folder), "--cell", case.cell, "--size", str(SIZES.index(case.size))]
+    which = ["--worker", str(side), str(folder), "--cell", case.cell]
+    which += ["--text"] if case.text else ["--size", str(SIZES.index(case.size))]
     which += [f"--{flag}" for flag in ("predict", "bf16") if getattr(case, flag)]
     return Worker(side, folder, threads, "benchmarks.recurrent", *which)
 
@@ -169,7 +187,10 @@ def work(name: str, folder: Path, case: Case, threads: int) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     who, _, how = name.removesuffix(", malloc").partition(" ")
-    side: Any = Ours(folder, case, how) if who == "nacre" else Theirs(folder, case, threads, compiled=how == "compile")
+    if who == "nacre":
+        side: Any = (OurText if case.text else Ours)(folder, case, how)
+    else:
+        side = (TheirText if case.text else Theirs)(folder, case, threads, compiled=how == "compile")
     for line in sys.stdin:
         command, _, value = line.strip().partition(" ")
         answer = None
@@ -203,10 +224,10 @@ class Ours:
         else:
             layers.append(SumLossLayer(name="loss", bottoms="y"))
             self.net = Net("training", layers, input_gradients=["x"], keep=["y"], **options)
-        for name in case.shapes:
-            self.net.parameters[f"it/{name}"].value = read(folder, name)
+        self.names = {name: f"it/{name}" for name in case.shapes}
+        for name, ours in self.names.items():
+            self.net.parameters[ours].value = read(folder, name)
         self.net.write("x", read(folder, "x"))
-        self.names = case.shapes
         self.step: Callable[[], Any] = self.net.forward
         if not case.predict:
             self.training = Solver("SGD", lr_policy=1e-6, momentum_policy=0.9).start(self.net)
@@ -219,8 +240,42 @@ class Ours:
         if self.net.phase == "train":
             self.net.backward()
             yield "x", self.net.gradient("x")
-            for name in self.names:
-                yield name, self.net.parameters[f"it/{name}"].gradient
+            for name, ours in self.names.items():
+                yield name, self.net.parameters[ours].gradient
+
+
+class OurText(Ours):
+    """The model of characters as examples/text has it, but for the states, which are not carried on."""
+
+    def __init__(self, folder: Path, case: Case, backend: str) -> None:
+        from nacre import InputLayer, Net, Solver, registry
+        from nacre_layers import InnerProductLayer, OneHotLayer, SoftmaxLossLayer
+
+        steps, batch, features = case.size
+        layers = [
+            InputLayer(name="in", tops=("x", "label"), shape=(steps,), batch_size=batch, dtype="int64"),
+            OneHotLayer(name="onehot", bottoms="x", tops="onehot", n_class=LETTERS),
+            registry().open("layer", case.cell)(name="it", bottoms="onehot", tops="hidden", output_dim=features),
+            InnerProductLayer(name="score", bottoms="hidden", tops="y", output_dim=LETTERS, axis=-1),
+            SoftmaxLossLayer(name="loss", bottoms=("y", "label"), axis=-1),
+        ]
+        compute = "bf16" if case.bf16 else None
+        self.net = Net("text", layers, backend=backend, compute=compute, keep=["y"])
+        self.names = {name: f"it/{name}" if "l0" in name else name.replace("_", "/") for name in case.shapes}
+        for name, ours in self.names.items():
+            self.net.parameters[ours].value = read(folder, name)
+        for blob, letters in zip(("x", "label"), read(folder, "letters"), strict=True):
+            self.net.write(blob, letters)
+        self.training = Solver("Adam", lr_policy=1e-6, clip_norm=1.0).start(self.net)
+        self.step = self.training.step
+
+    def first(self) -> Iterator[tuple[str, Any]]:
+        """Yield what the first batch gives, by name."""
+        self.net.forward()
+        yield "y", self.net.blob("y")
+        self.net.backward()
+        for name, ours in self.names.items():
+            yield name, self.net.parameters[ours].gradient
 
 
 class Theirs:
@@ -232,14 +287,17 @@ class Theirs:
         torch.set_num_threads(threads)
         self.torch, self.bf16 = torch, case.bf16
         features = case.size[2]
-        self.module = getattr(torch.nn, case.cell)(features, features, batch_first=True)
-        with torch.no_grad():
-            for name, parameter in self.module.named_parameters():
-                parameter.copy_(torch.from_numpy(read(folder, name)))
+        self.module = getattr(torch.nn, case.cell)(case.inputs, features, batch_first=True)
+        self._read(folder, self.module)
         self.x = torch.from_numpy(read(folder, "x")).requires_grad_(not case.predict)
         self.call: Any = torch.compile(self.module) if compiled else self.module
         self.optimizer = torch.optim.SGD(self.module.parameters(), lr=1e-6, momentum=0.9, fused=True)
         self.step: Callable[[], Any] = self._predict if case.predict else self._train
+
+    def _read(self, folder: Path, module: Any, begin: str = "") -> None:
+        with self.torch.no_grad():
+            for name, parameter in module.named_parameters():
+                parameter.copy_(self.torch.from_numpy(read(folder, begin + name)))
 
     def _forward(self) -> Any:
         with self.torch.autocast("cpu", self.torch.bfloat16, enabled=self.bf16):
@@ -272,6 +330,42 @@ class Theirs:
         yield "x", self.x.grad.numpy()  # pyright: ignore[reportOptionalMemberAccess]
         for name, parameter in self.module.named_parameters():
             yield name, parameter.grad.numpy()
+
+
+class TheirText(Theirs):
+    """The model of characters in PyTorch."""
+
+    def __init__(self, folder: Path, case: Case, threads: int, *, compiled: bool) -> None:
+        super().__init__(folder, case, threads, compiled=compiled)
+        torch = self.torch
+        self.score = torch.nn.Linear(case.size[2], LETTERS)
+        self._read(folder, self.score, "score_")
+        self.x, self.label = map(torch.from_numpy, read(folder, "letters"))
+        self.parameters = [*self.module.parameters(), *self.score.parameters()]
+        self.optimizer = torch.optim.Adam(self.parameters, lr=1e-6, fused=True)
+
+    def _backward(self) -> Any:
+        torch = self.torch
+        self.optimizer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+            y = self.score(self.call(torch.nn.functional.one_hot(self.x, LETTERS).float())[0])
+        loss = torch.nn.functional.cross_entropy(y.flatten(0, 1).float(), self.label.flatten())
+        loss.backward()
+        return y, loss
+
+    def _train(self) -> None:
+        _, loss = self._backward()
+        self.torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        self.optimizer.step()
+        float(loss.detach())
+
+    def first(self) -> Iterator[tuple[str, Any]]:
+        """Yield what the first batch gives, by name."""
+        y, _ = self._backward()
+        yield "y", y.detach().float().numpy()
+        for begin, module in (("", self.module), ("score_", self.score)):
+            for name, parameter in module.named_parameters():
+                yield begin + name, parameter.grad.numpy()
 
 
 def peak() -> float:

@@ -75,13 +75,14 @@ def test_a_twin_computes_the_same_in_float64(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("options", [[], ["--predict"]], ids=["training", "predict"])
+@pytest.mark.parametrize("options", [[], ["--predict"], ["--text"]], ids=["training", "predict", "text"])
 def test_recurrent_layers_are_compared(options: list[str]) -> None:
     pytest.importorskip("torch", reason="PyTorch is what the benchmarks compare with")
     command = [sys.executable, "-m", "benchmarks.recurrent", "--backend", "numpy", "--size", "0", "--rounds", "1"]
     done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "| LSTM 50 x 64 x 128" in done.stdout and "| GRU 50 x 64 x 128" in done.stdout
+    size = "text, 50 x 64 x 256" if options == ["--text"] else "50 x 64 x 128"
+    assert f"| LSTM {size}" in done.stdout and f"| GRU {size}" in done.stdout
 
 
 @pytest.mark.long
