@@ -534,6 +534,13 @@ def test_a_product_may_be_written_over_what_it_reads(cupy: Any, backend: Any) ->
     np.testing.assert_allclose(array.get(), host @ host, rtol=1e-12)
 
 
+def test_products_with_whole_numbers_can_be_captured(cupy: Any, backend: Any) -> None:
+    a, b = np.linspace(-1, 1, 12).reshape(3, 4), np.arange(20).reshape(4, 5)
+    before, out = backend.products._library.products, backend.empty((3, 5), "float64")
+    backend.xp.matmul(cupy.asarray(a), cupy.asarray(b), out=out)
+    assert np.allclose(out.get(), a @ b) and backend.products._library.products == before + 1
+
+
 def test_products_of_whole_numbers_and_of_nothing(cupy: Any, backend: Any) -> None:
     whole = cupy.array(np.arange(6).reshape(2, 3))
     assert backend.xp.matmul(whole, whole.T).get().tolist() == [[5, 14], [14, 50]]

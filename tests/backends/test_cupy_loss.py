@@ -27,6 +27,13 @@ SHAPES: list[tuple[tuple[int, ...], int]] = [
 ]
 
 
+def test_labels_that_lie_otherwise_are_declined() -> None:
+    """Floating labels of four axes have their channels last where the scores, of five, have not."""
+    layer, scores = loss(axis=2), Own((1, 2, 2, 1, 2), "float64")
+    assert SoftmaxLossKernel.supports(layer, [scores, Own((1, 2, 1, 2), "int64")]) is None
+    assert "in C order" in str(SoftmaxLossKernel.supports(layer, [scores, Own((1, 2, 1, 2), "float64")]))
+
+
 def loss(count: int = 2, **fields: Any) -> SoftmaxLossLayer:
     return SoftmaxLossLayer(name="loss", bottoms=["x", "label", "weight"][:count], **fields)
 

@@ -13,13 +13,14 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
 
     @classmethod
     def supports(cls, layer: InnerProductLayer, inputs: list[Any]) -> str | None:
+        if layer.axis in (0, -len(inputs[0].shape)):
+            return "serves no batch that is one row of features: axis=0"
         return None if layer.bias and not layer.transpose else "serves layers with a bias and an untransposed weight"
 
     def _rows(self, x: Any, dy: Any) -> tuple[Array, Array]:
         return super()._rows(*(one.memory if isinstance(one, Own) else one for one in (x, dy)))
 
     def forward(self, inputs: list[Own]) -> None:
-        self.check_rows()
         backend: Any = self.backend.backend
         weight, bias = self.parameters
         for bottom, top in zip(inputs, self.blobs, strict=True):

@@ -99,7 +99,11 @@ class Products:
     def matmul(self, a: Array, b: Array, out: Array = None) -> Array:
         """Return the product of two arrays, as NumPy's `matmul`."""
         cupy = self._cupy
-        if not (isinstance(a, cupy.ndarray) and isinstance(b, cupy.ndarray)) or not self._can(a, b, out):
+        if not (isinstance(a, cupy.ndarray) and isinstance(b, cupy.ndarray)):
+            return cupy.matmul(a, b) if out is None else cupy.matmul(a, b, out=out)
+        if out is not None and str(out.dtype) in TYPES and np.result_type(a.dtype, b.dtype) == out.dtype:
+            a, b = (one if one.dtype == out.dtype else one.astype(out.dtype) for one in (a, b))  # of whole numbers
+        if not self._can(a, b, out):
             return cupy.matmul(a, b) if out is None else cupy.matmul(a, b, out=out)
         left = a.reshape(1, -1) if a.ndim == 1 else a
         right = b.reshape(-1, 1) if b.ndim == 1 else b

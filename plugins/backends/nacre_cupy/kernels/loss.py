@@ -26,6 +26,8 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs"):
             return reason
         if len(inputs[0].shape) == 4 and layer.axis not in (1, -3):  # of images, which may have them last in memory
             return "serves classes along the channels of images"
+        if any(len(one.shape) == 4 and one.shape[1] > 1 and "float" in one.dtype for one in inputs[1:]):
+            return "serves labels in C order: these may lie with their channels last"
         unknown = [one.dtype for one in inputs[1:] if one.dtype not in NUMBERS]
         return f"serves labels of {', '.join(NUMBERS)}, not {unknown[0]}" if unknown else None
 
