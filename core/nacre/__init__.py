@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from .protocols.backend import open_backend as open_backend
     from .protocols.blob import Blob as Blob
     from .protocols.communicator import Communicator as Communicator
+    from .protocols.communicator import Group as Group
     from .protocols.communicator import Launch as Launch
     from .protocols.communicator import Request as Request
     from .protocols.communicator import check_op as check_op
@@ -212,7 +213,7 @@ _PLACES = {
     "protocols.array": "Array",
     "protocols.backend": "Backend HostMemory Own Step open_backend",
     "protocols.blob": "Blob",
-    "protocols.communicator": "Communicator Launch Request check_op flat_view reduce_into",
+    "protocols.communicator": "Communicator Group Launch Request check_op flat_view reduce_into",
     "protocols.components": "Blocks ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
     "protocols.data_store": "Codec Field Reader ReaderWrapper Store Writer blocks",
     "protocols.graph": "Graph Node",

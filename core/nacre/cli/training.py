@@ -104,18 +104,19 @@ def train(
     solver = file.solver()
     first = communicator is None or communicator.rank == 0
     quiet = quiet or not first
+    begun: dict[str, Any] = {}
     if communicator is not None and communicator.size > 1 and not file.divides:
-        layers = solver.framework_of(communicator).layers(file.layers, communicator)
-        file = replace(file, layers=tuple(layers))
+        framework = solver.framework_of(communicator)
+        file = replace(file, layers=tuple(framework.layers(file.layers, communicator)))
+        begun["group"] = framework.group(communicator)
     snapshot = resumed(file, solver, resume) if first else None
     if communicator is not None:
         path = communicator.share(snapshot and snapshot.path)
         snapshot = snapshot or (load_snapshot(path, file) if path else None)
-    begun: dict[str, Any] = {}
     if snapshot is not None:
-        begun = {"plan": snapshot.state.get("plan"), "initialise": False, "fitted": snapshot.fitted()}
+        begun |= {"plan": snapshot.state.get("plan"), "initialise": False, "fitted": snapshot.fitted()}
     elif weights is not None and weights.fitted:
-        begun = {"fitted": joined(load_snapshot(path, file).fitted() for path in weights.paths)}
+        begun |= {"fitted": joined(load_snapshot(path, file).fitted() for path in weights.paths)}
     screen = Screen(quiet=quiet)
     reports = [screen.report] if first else []
     with ExitStack() as stack:
@@ -170,8 +171,8 @@ def begin_text(net: Net, solver: Solver) -> str:
     parameters = sum(slot.storage.size for slot in net.slots if slot.trainable)
     frozen = sum(slot.storage.size for slot in net.slots if slot.trainable and slot.frozen)
     rows = max((op.outputs[0].shape[0] for op in net.ops if op.is_source and op.outputs[0].shape), default=0)
-    ranks = net.target.ranks
-    records = f" of {rows * solver.n_accumulate * ranks:,} records" if rows else ""
+    ranks = net.ranks
+    records = f" of {rows * solver.n_accumulate * net.target.ranks:,} records" if rows else ""
     epochs = f"{solver.max_epoch:,} epoch{'s' * (solver.max_epoch > 1)}" if solver.max_epoch else ""
     if isfinite(solver.n_iter):
         most = f" and {epochs}, whichever ends first" if epochs else ""
@@ -207,6 +208,7 @@ def result(training: Training) -> dict[str, Any]:
         "statistics": training.statistics,
         "snapshot": training.snapshot_path or None,
         "stopped": training.stopped or None,
+        **training.told(),
     }
 
 
@@ -366,6 +368,8 @@ def print_end(
 ) -> None:
     """Print how a training ended, and commands that may come next, with the options that they need."""
     click.echo(end_line(training))
+    for what, found in training.told().items():
+        click.echo(f"{what}: {', '.join(f'{key}: {value:,}' for key, value in found.items())}")
     if training.info.get("curve"):
         click.echo(f"learning curve: {training.info['curve']}")
     path = training.snapshot_path

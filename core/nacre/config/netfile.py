@@ -22,7 +22,7 @@ from ..discovery.requirements import parse_requirements
 from ..discovery.settings import settings
 from ..discovery.typos import typos
 from ..errors import ConfigError, NacreError
-from ..fields.component import make_component
+from ..fields.component import make_component, need_default_of
 from ..fields.configured import Configured
 from ..fields.outputs import real_path
 from ..fields.types import Permission, base_folder, net_file, permission
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ..protocols.view import Fitted
     from ..snapshots.snapshot import Snapshot
     from ..training.callback import Callback
+    from ..training.framework import Framework
     from ..training.solver import Solver
 
 
@@ -56,6 +57,7 @@ _TOP: dict[str, tuple[type, str]] = {
     **FILE_OPTIONS,
     "layer": (list, "an array of tables: [[layer]]"),
     "solver": (dict, "a table: [solver]"),
+    "cluster": (dict, "a table: [cluster]"),
     "callback": (list, "an array of tables: [[callback]]"),
     "plugins": (dict, "a table: [plugins]"),
 }
@@ -175,7 +177,8 @@ class NetFile:
             remedy += registry().lists("solver")
             raise ConfigError(f"{self.path} has no table [solver], so the net cannot be trained", remedy)
         with self.building():
-            return _make_solver(self.path, self.table["solver"], self.table.get("callback", []), fields)
+            cluster = self.table.get("cluster")
+            return _make_solver(self.path, self.table["solver"], self.table.get("callback", []), cluster, fields)
 
     def snapshot(self, path: str | os.PathLike[str] = "latest") -> Snapshot:
         """Return a snapshot of this file's training: "latest" or "best" in its callback's folder, or that of a path.
@@ -324,7 +327,7 @@ def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) ->
     if isinstance(thing, NetFile):
         head = {key: value for key, value in thing.table.items() if "table" not in _TOP[key][1]}
         head = {"name": thing.name, **head}
-        tail = {key: value for key, value in thing.table.items() if key in ("solver", "callback") and value}
+        tail = {key: value for key, value in thing.table.items() if key in ("solver", "cluster", "callback") and value}
         plugins = dict(thing.table.get("plugins", {}))
         base = Path(folder) if folder is not None else thing.folder
         parts = [*thing.layers, *([thing.solver()] if thing.has_solver else [])]
@@ -419,7 +422,9 @@ def _called(table: Mapping[str, Any], number: int) -> str:
     return layer_name(table) or f"layer {number + 1} ({table.get('type', 'without type')})"
 
 
-def _make_solver(path: Path, table: Table, callbacks: Iterable[Table], given: Mapping[str, Any]) -> Solver:
+def _make_solver(
+    path: Path, table: Table, callbacks: Iterable[Table], cluster: Table | None, given: Mapping[str, Any]
+) -> Solver:
     from ..training.solver import Solver
 
     complaints = Complaints(str(path))
@@ -436,13 +441,28 @@ def _make_solver(path: Path, table: Table, callbacks: Iterable[Table], given: Ma
         kind = str(entry.get("type", number + 1))
         one = complaints.attempt(partial(_make_callback, entry), f"[[callback]] {kind}", kind)
         made += [one] if one is not None else []
+    framework: Table = {}
+    if cluster is not None:
+        if "framework" in table:
+            complaints.about([("both [cluster] and [solver] have a framework", "leave one of them out")])
+        found = complaints.attempt(partial(_make_cluster, cluster), "[cluster]", str(cluster.get("type", "")))
+        framework = {} if found is None else {"framework": found}
     complaints.end()
     assert made_method is not None
-    fields: Table = {"callbacks": made, **made_method[1], **given}
+    fields: Table = {"callbacks": made, **made_method[1], **framework, **given}
     solver = complaints.attempt(partial(Solver, made_method[0], **fields), "[solver]", "Solver")
     complaints.end()
     assert solver is not None
     return solver
+
+
+def _make_cluster(table: Mapping[str, Any]) -> Framework:
+    """Make the framework of a table [cluster]: the one of its type, or the one that a plugin offers for such tables."""
+    from ..training.framework import Framework
+
+    if "type" in table:
+        return make_component(Framework, table)
+    return need_default_of("cluster")(**table)
 
 
 def _make_callback(table: Mapping[str, Any]) -> Callback:

@@ -24,9 +24,9 @@ class Target:
 
     `compute` is the narrower type that kernels use if they can, or `dtype`; `pins` and `kernels` are those of the net
     and of the settings together; `fitted` is what is known of the training data; `rank` is that of this process among
-    `ranks` of them, which the `communicator` connects, if there is one. `whole` has the shapes of the parameters of the
-    whole net, if this is one rank's part of it, and `between` connects the ranks of such a net. `components` are those
-    of layers for which states have asked (`View.kernel`), in order.
+    `ranks` of them that share batches; the `communicator` connects those that train a batch together, if there is one.
+    `whole` has the shapes of the parameters of the whole net, if this is one rank's part of it, and `between` connects
+    the ranks of such a net. `components` are those of layers for which states have asked (`View.kernel`), in order.
     """
 
     backend: Backend

@@ -34,7 +34,7 @@ from ..graph.wiring import check_names, results, sort, wire
 from ..protocols.algorithm import Algorithm
 from ..protocols.array import Dtype
 from ..protocols.backend import Backend, Step
-from ..protocols.communicator import Communicator
+from ..protocols.communicator import Communicator, Group
 from ..protocols.graph import Graph
 from ..protocols.layer import Layer, Phase
 from ..protocols.parameter import Storage
@@ -96,6 +96,7 @@ class Net(NetAccess):
             sources feed its part of them.
         communicator: connects these processes, whose `rank` and `ranks` are then its own. Every pass is one of all of
             them: losses are divided by what counts on all ranks, and `count_losses` and `statistics` are of all.
+        group: which of them train a batch together, if not all do: what the training's `Framework.group` returns.
         partition_dim: how layers are divided among the ranks that do not say it themselves: -1 or "whole" (on one
             rank), 0 or "batch", 1 or "features".
 
@@ -133,6 +134,7 @@ class Net(NetAccess):
         ranks: int = 1,
         partition_dim: int | str = 0,
         communicator: Communicator | None = None,
+        group: Group | None = None,
     ) -> None:
         options = read_options({key: value for key, value in locals().items() if key not in ("self", "share")})
         self.name, self.layers, self.backend = options.name, options.layers, options.backend
@@ -212,6 +214,9 @@ class Net(NetAccess):
 
     def _divide(self, graph: Graph, options: NetOptions) -> Graph:
         """Return this rank's graph of a net that is divided among ranks."""
+        if options.group is not None:
+            message = f"net '{self.name}' is divided among all ranks, so these cannot train it in groups"
+            raise ConfigError(message, "leave the framework out, or do not divide it")
         given = options.ranks, options.partition_dim, options.input_gradients
         self.division = divide(self.name, self.target, graph, *given, insert_splits=options.insert_splits)
         self.target = replace(self.target, whole=self.division.parameters, between=options.communicator)
@@ -260,9 +265,11 @@ class Net(NetAccess):
         """Make the objects that read and write blobs, sources, statistics and parameters."""
         self.communicator = options.communicator
         self._shares = self._collectives = None
+        self.group = options.group if self.phase == "train" else None
         if self.communicator is not None:
             if self.division is None:
-                self._shares = Shares(self.communicator, self.ops, self.phase, self.scalars)
+                if self.target.communicator is not None:
+                    self._shares = Shares(self.target.communicator, self.ops, self.phase, self.scalars)
             else:
                 known = self.backend, self.scalars, self.ops, self.slots
                 self._collectives = Collectives(self.name, self.communicator, *known, self.division.losses)
@@ -270,10 +277,23 @@ class Net(NetAccess):
         self._sources = Sources(
             self.name, self.phase, self.memory, self.scalars, self._blobs, self._shares, self._collectives
         )
-        self._statistics = Statistics(self.node_ops.values(), self.scalars, self._shares, self._collectives)
+        between = self.communicator if self.division is None else None
+        self._statistics = Statistics(
+            self.node_ops.values(), self.scalars, self._shares, self._collectives, between, apart=self.group is not None
+        )
         self._carried = Carried(op.state for op in self.node_ops.values())
         others = {} if self.division is None else self.division.elsewhere(self.slots)
         self.parameters = Parameters(self.name, self.slots, self._read, self._write_array, others)
+
+    @property
+    def rank(self) -> int:
+        """This process's number among `ranks` of them."""
+        return self._options.rank
+
+    @property
+    def ranks(self) -> int:
+        """How many processes there are."""
+        return self._options.ranks
 
     def layers_in(self, phase: str) -> dict[str, Layer]:
         """Return the layers that run in a phase by their names, those of containers by their full names."""

@@ -18,7 +18,7 @@ from ..graph.containers import names_in
 from ..protocols.algorithm import Algorithm
 from ..protocols.array import DTYPES, Dtype
 from ..protocols.backend import Backend, open_backend
-from ..protocols.communicator import Communicator
+from ..protocols.communicator import Communicator, Group
 from ..protocols.layer import PHASES, Layer, PartitionDim, Phase, check_outputs, layer_type, refuse_unwired
 from ..protocols.view import Fitted
 from .fitted import read_fitted
@@ -47,7 +47,7 @@ FILE_OPTIONS: Mapping[str, tuple[type, str]] = {
 
 HANDED_ON = (
     *("algorithm", "backend", "seed", "dtype", "compute", "deterministic", "insert_splits", "pins", "kernels"),
-    *("fallback", "rank", "ranks", "partition_dim", "communicator"),
+    *("fallback", "rank", "ranks", "partition_dim", "communicator", "group"),
 )
 """The options that derived nets take over."""
 
@@ -57,7 +57,7 @@ class NetOptions:
     """The checked arguments of `Net`; their meaning is described there.
 
     `backend` is open, `compute` is a type, `keep` is None for "all"; `pins` and `kernels` include the settings'.
-    `communicator` is None for a single rank.
+    `communicator` is None for a single rank; `group` is None where all ranks of it do everything together.
     `blobs` has the names of the blobs that handles stand for.
     """
 
@@ -85,6 +85,7 @@ class NetOptions:
     ranks: int
     partition_dim: int
     communicator: Communicator | None
+    group: Group | None
     blobs: Mapping[Top, str]
 
     @property
@@ -96,10 +97,10 @@ class NetOptions:
         """Return the target for which the net's states are made."""
         types = self.dtype, self.compute
         known = self.pins, self.kernels, self.fitted
-        where = self.rank, self.ranks
-        return Target(
-            self.backend, self.phase, self.seed, *types, self.deterministic, *known, *where, self.communicator
-        )
+        where = self.rank, self.ranks, self.communicator
+        if self.group is not None and self.phase == "train":
+            where = self.group.number, self.group.count, self.group.communicator
+        return Target(self.backend, self.phase, self.seed, *types, self.deterministic, *known, *where)
 
     def handed_on(self) -> dict[str, Any]:
         """Return the options of a derived net."""
@@ -128,7 +129,7 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
     elif communicator is not None:
         given = {**given, "rank": communicator.rank, "ranks": communicator.size}
         if communicator.size == 1 or given["phase"] == "predict":  # which any rank may do by itself
-            given |= {"rank": 0, "ranks": 1, "communicator": None}
+            given |= {"rank": 0, "ranks": 1, "communicator": None, "group": None}
     rank, ranks = given["rank"], given["ranks"]
     if not (isinstance(rank, Integral) and isinstance(ranks, Integral) and 0 <= int(rank) < int(ranks)):
         complaints.append(f"rank={rank!r} of ranks={ranks!r}, but it must be a whole number from 0 to ranks - 1")

@@ -23,6 +23,8 @@ class Statistics:
         scalars: hold how many rows of a batch are real.
         shares: of the losses, of several ranks.
         collectives: know the losses of all ranks, if the net is divided among them.
+        communicator: connects the ranks whose statistics are joined.
+        apart: whether these train in groups, each with losses of its own.
     """
 
     def __init__(
@@ -31,6 +33,9 @@ class Statistics:
         scalars: Scalars,
         shares: Shares | None = None,
         collectives: Collectives | None = None,
+        communicator: Communicator | None = None,
+        *,
+        apart: bool = False,
     ) -> None:
         ops = list(ops)
         self._scalars = scalars
@@ -39,6 +44,7 @@ class Statistics:
         self._losing = [op for op in ops if op.node.layer.has_loss]
         self._counting = [op for op in ops if op.node.layer.has_stats]
         self._collectives = collectives
+        self._communicator, self._apart = communicator, apart
         names = [op.name for op in self._losing] if collectives is None else list(collectives.loss_values)
         self._totals, self._rows, self._own_rows = dict.fromkeys(names, 0.0), 0, 0
 
@@ -78,9 +84,21 @@ class Statistics:
     def statistics(self) -> dict[str, dict[str, float]]:
         found = {op.name: self._statistics_of(op) for op in self._counting}
         if len(self._totals) > 1:
-            for name, total in self._totals.items():
-                found[name] = {"loss": total / max(self._rows, 1), **found.get(name, {})}
+            rows, totals = self._sums()
+            for name, total in totals.items():
+                found[name] = {"loss": total / max(rows, 1), **found.get(name, {})}
         return found
+
+    def _sums(self) -> tuple[float, dict[str, float]]:
+        """Return the sums of the rows and of the losses of all groups; each rank of a group has those of its group."""
+        if not self._apart or self._communicator is None:
+            return self._rows, self._totals
+        import numpy as np
+
+        sums = np.array([self._rows, *self._totals.values()], np.float64)
+        self._communicator.allreduce(sums, ordered=True)
+        rows, *totals = sums.tolist()
+        return rows, dict(zip(self._totals, totals, strict=True))
 
     def reset_statistics(self) -> None:
         self._totals, self._rows, self._own_rows = dict.fromkeys(self._totals, 0.0), 0, 0
@@ -90,11 +108,11 @@ class Statistics:
 
     def _statistics_of(self, op: Op) -> dict[str, float]:
         """Return the statistics of a layer, of all ranks."""
-        if self._shares is None:
+        if self._communicator is None:
             return _statistics_of(op)
         import numpy as np
 
-        communicator, state = self._shares.communicator, op.state
+        communicator, state = self._communicator, op.state
         with blaming(state):
             found = state.collected()
             if found is None:

@@ -6,9 +6,11 @@ import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, cast
 
 from ..discovery.fitting import required
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 Op = Literal["sum", "prod", "min", "max"]
+NAP = 1e-4  # seconds between two looks at requests
 OPS: tuple[Op, ...] = ("sum", "prod", "min", "max")
 
 
@@ -188,6 +191,21 @@ class Communicator:
         """Begin to receive an array from a rank."""
         raise NotImplementedError
 
+    def wait_any(self, requests: Sequence[Request]) -> int:
+        """Return the number of a request that is done, as soon as there is one: so a rank waits for any of several.
+
+        Raises:
+            ContractError: there are no requests.
+            RankError: another rank has failed.
+        """
+        if not requests:
+            raise ContractError("wait_any of no requests would never end")
+        while True:
+            for number, request in enumerate(requests):
+                if request.done():
+                    return number
+            sleep(NAP)
+
     # Failure
 
     @required()
@@ -273,6 +291,19 @@ class Communicator:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: rank {self.rank} of {self.size}>"
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The ranks that train each batch together with this one, if not all do (`Framework.group`).
+
+    `communicator` connects them; it is None on a rank that trains no batches. Of every joined batch, which has `count`
+    parts, this rank reads part `number`.
+    """
+
+    communicator: Communicator | None
+    number: int
+    count: int
 
 
 def any_rank(communicator: Communicator, here: bool) -> bool:

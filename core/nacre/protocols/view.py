@@ -90,8 +90,8 @@ ROWS_OF_PART, EVERY_ROW = "rows of the part", "every row"
 class View:
     """The net's own view of its backend: what a state may know of the outside world, and nothing else.
 
-    `fitted` is what is known of the training data when a state is set up; `communicator` connects the `ranks`, or is
-    None. `between` connects the ranks that a net is divided among; else it is None.
+    `fitted` is what is known of the training data when a state is set up; `communicator` connects the `ranks` that
+    train a batch together, or is None. `between` connects the ranks that a net is divided among; else it is None.
     """
 
     between: Any = None  # a Communicator, if the net can run
@@ -139,6 +139,11 @@ class View:
         return self._full_name + slash + rest if self._full_name and first == self._own_name else name
 
     @property
+    def together(self) -> int:
+        """The number of ranks whose arrays `add_up` adds: those that train a batch together."""
+        return 1 if self.communicator is None else self.communicator.size
+
+    @property
     def step(self) -> int:
         """The iteration, counted from 0."""
         return int(self.scalars["step"])
@@ -174,7 +179,10 @@ class View:
         return self.backend.to_host(array)
 
     def add_up(self, array: Array) -> None:
-        """Replace a contiguous plain array by the sum of those of all ranks, which have the same shape and type."""
+        """Replace a contiguous plain array by the sum of those of all ranks that train a batch together with this one.
+
+        They have the same shape and type.
+        """
         if self.communicator is None:
             return
         if self.backend.on_host:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .communicators import CommunicatorTests as CommunicatorTests
     from .components import ComponentTests as ComponentTests
     from .distributions import check_plugin as check_plugin
+    from .frameworks import FrameworkTests as FrameworkTests
     from .gradients import check_net_gradients as check_net_gradients
     from .gradients import numerical_gradient as numerical_gradient
     from .gradients import worst_error as worst_error
@@ -46,6 +47,7 @@ _PLACES = {
     "communicators": "CommunicatorTests",
     "components": "ComponentTests",
     "distributions": "check_plugin",
+    "frameworks": "FrameworkTests",
     "gradients": "check_net_gradients numerical_gradient worst_error",
     "initializers": "InitializerTests",
     "kernels": "KernelTests",

@@ -109,6 +109,10 @@ class CommunicatorTests(Checks):
         """Every rank sends to every other one, and to itself, while all of them meet."""
         self._check("to_all", example)
 
+    def test_any_of_several(self, example: Group) -> None:
+        """Whoever waits for any of several messages gets those that have come, while others are still to come."""
+        self._check("any_of_several", example)
+
     def test_wrong_size(self, example: Group) -> None:
         """A message of another size than is expected is a RankError."""
         self._check("wrong_size", example)

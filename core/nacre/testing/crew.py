@@ -21,16 +21,20 @@ Result = TypeVar("Result")
 class _Room:
     """What the threads share: messages on their way, and what each has brought to a collective call.
 
-    The thread that holds `turn` runs; it gives that up while it waits for others.
+    The thread that holds `turn` runs; it gives that up while it waits for others. The room of a part of the ranks has
+    that of all, `outer`, whose turn is theirs too.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, outer: _Room | None = None) -> None:
         self.changed = threading.Condition()
         self.meeting = threading.Barrier(size)
         self.brought: list[Any] = [None] * size
         self.messages: dict[tuple[int, int, int], deque[np.ndarray]] = {}
         self.failed = ""
-        self.turn = threading.Lock()
+        self.inner: list[_Room] = []
+        self.turn = threading.Lock() if outer is None else outer.turn
+        if outer is not None:
+            outer.inner.append(self)
 
     @contextmanager
     def waiting(self) -> Generator[None]:
@@ -47,6 +51,8 @@ class _Room:
             self.failed = self.failed or message
             self.changed.notify_all()
         self.meeting.abort()
+        for room in self.inner:
+            room.fail(message)
 
 
 class ThreadCommunicator(Communicator):
@@ -60,7 +66,9 @@ class ThreadCommunicator(Communicator):
     def split(self, color: int | None, key: int = 0) -> ThreadCommunicator | None:
         every = self._exchange((color, key, self.rank))
         members = [rank for other, _, rank in sorted(every, key=lambda one: one[1:]) if other == color]
-        rooms = self._exchange(_Room(len(members)) if members[:1] == [self.rank] and color is not None else None)
+        rooms = self._exchange(
+            _Room(len(members), self.room) if members[:1] == [self.rank] and color is not None else None
+        )
         return None if color is None else ThreadCommunicator(rooms[members[0]], members.index(self.rank), len(members))
 
     def allreduce(self, array: np.ndarray, op: Any = "sum", *, ordered: bool = False) -> None:
@@ -94,6 +102,13 @@ class ThreadCommunicator(Communicator):
 
     def irecv(self, array: np.ndarray, source: int, tag: int = 0) -> Request:
         return _Receive(self.room, (self.check_rank(source, "source"), self.rank, tag), flat_view(array))
+
+    def wait_any(self, requests: Sequence[Request]) -> int:
+        with self.room.waiting(), self.room.changed:
+            self.room.changed.wait_for(lambda: any(one.done() for one in requests) or self.room.failed)
+            if self.room.failed:
+                raise RankError(self.room.failed)
+        return super().wait_any(requests)
 
     def abort(self, message: str, code: int = 1) -> NoReturn:
         self.room.fail(f"rank {self.rank}: {message}")

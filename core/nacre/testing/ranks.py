@@ -207,6 +207,23 @@ def to_all(comm: Communicator) -> None:
         request.wait()
 
 
+def any_of_several(comm: Communicator) -> None:
+    """Whoever waits for any of several messages gets those that have come, while others are still to come."""
+    tokens = [np.full(3, -1) for _ in range(comm.size)]
+    waited = {source: comm.irecv(token, source, 8) for source, token in enumerate(tokens)}
+    for source in range(comm.size):  # one after the other sends, and only when the one before has been received by all
+        sent = [comm.isend(np.full(3, source), to, 8) for to in range(comm.size if source == comm.rank else 0)]
+        numbers = list(waited)
+        found = numbers[comm.wait_any([waited[one] for one in numbers])]
+        waited.pop(found).wait()
+        assert found == source, f"the message of rank {found} came before that of rank {source} was sent"
+        check_equal(tokens[source], np.full(3, source), f"from rank {source}")
+        for request in sent:
+            request.wait()
+        comm.barrier()
+    assert refusal(ContractError, lambda: comm.wait_any([])), "waiting for none of no messages is not refused"
+
+
 def wrong_size(comm: Communicator) -> None:
     """A message of another size than is expected is an error of its receiver."""
     for count in (3, 5):
@@ -288,7 +305,20 @@ def refused(comm: Communicator) -> None:
 
 
 CHECKS = (
-    *(place, allreduce, ordered, not_numbers, reduce_scatter, allgather, bcast, messages, tags, to_all, wrong_size),
+    *(
+        place,
+        allreduce,
+        ordered,
+        not_numbers,
+        reduce_scatter,
+        allgather,
+        bcast,
+        messages,
+        tags,
+        to_all,
+        any_of_several,
+        wrong_size,
+    ),
     *(split, shared, values, refused),
 )
 

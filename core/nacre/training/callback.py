@@ -64,6 +64,15 @@ def is_due(state: CallbackState, epochs: int) -> bool:
     return bool(answered(state, "due", found, object if getattr(found, "ndim", 0) == 0 else (), "True or False"))
 
 
+def is_regular(state: CallbackState, epochs: int) -> bool:
+    """Return whether a callback is due by its numbers of iterations and passes alone, which every rank knows."""
+    training, callback = state.training, state.callback
+    n_iter, n_epoch = callback.every_n_iter, callback.every_n_epoch
+    return bool(
+        (n_iter and training.iteration % n_iter == 0) or (n_epoch and training.epochs // n_epoch > epochs // n_epoch)
+    )
+
+
 class CallbackState:
     """A callback at work in one training: `begin`, then `run` when it is due, `finish`, and at last `shutdown`."""
 
@@ -77,13 +86,12 @@ class CallbackState:
         """Called when the training begins, at `training.iteration`, which is above 0 if it is resumed."""
 
     def due(self, epochs: int) -> bool:
-        """Return whether to run after this iteration; `epochs` passes over the data were complete before it."""
-        training, callback = self.training, self.callback
-        n_iter, n_epoch = callback.every_n_iter, callback.every_n_epoch
-        return bool(
-            (n_iter and training.iteration % n_iter == 0)
-            or (n_epoch and training.epochs // n_epoch > epochs // n_epoch)
-        )
+        """Return whether to run after this iteration; `epochs` passes over the data were complete before it.
+
+        Ranks that are not always together come together where `every_n_iter` or `every_n_epoch` says so, and only there
+        callbacks that run on every rank are asked.
+        """
+        return is_regular(self, epochs)
 
     def run(self) -> None:
         """Do the work of this callback, after an iteration."""

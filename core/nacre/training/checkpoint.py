@@ -33,13 +33,21 @@ def make_snapshot(members: Members, iteration: int, epochs: int) -> Snapshot:
     arrays: dict[str, Any] = {f"{PARAMETERS}{name}": handle.value for name, handle in net.parameters.items()}
     cuts = {name: handle.storage.cut for name, handle in net.parameters.items()}
     parts = {key: cuts[key.removeprefix(PARAMETERS)] for key in arrays}
+    histories: dict[str, Any] = {}
     for entry in _history(members):
-        arrays[entry.key] = entry.piece.of(entry.host).reshape(entry.shape)
+        histories[entry.key] = entry.piece.of(entry.host).reshape(entry.shape)
         parts[entry.key] = cuts[entry.piece.name]
+    if members.updater is not None and communicator is not None:
+        histories = whole_arrays(communicator, histories, dict.fromkeys(histories))
+    arrays |= histories
     if net.division is not None and communicator is not None:
         arrays = whole_arrays(communicator, arrays, parts)
     memory, remembered_arrays = _memory(members.owners)
     arrays |= remembered_arrays
+    if members.updater is not None and communicator is not None:  # the others' method has not updated anything
+        own, own_arrays = _memory({"solver": members.method})
+        memory |= communicator.share(own, members.updater)
+        arrays |= communicator.gather_arrays(own_arrays)[members.updater]
     if communicator is not None:
         own, own_arrays = _memory(net.owners())
         every = zip(communicator.gather(own), communicator.gather_arrays(own_arrays), strict=True)
@@ -106,7 +114,7 @@ def described(members: Members) -> dict[str, Any]:
         "solver": members.solver,
         "settings": table_of(members.settings),
         "plan": net.plan,
-        **({"ranks": net.target.ranks} if net.target.ranks > 1 else {}),
+        **({"ranks": net.ranks} if net.ranks > 1 else {}),
         **members.provenance(),
     }
 
@@ -160,7 +168,7 @@ def restore(members: Members, snapshot: Snapshot, *, reset_solver: bool = False)
     passed_over = SOLVERS_OWN if reset_solver else ()
     forgotten, said = _load_memory(members, snapshot, passed_over)
     different += [f"the snapshot has no memory of {name}" for name in forgotten]
-    if (then := state.get("ranks", 1)) != (now := net.target.ranks):
+    if (then := state.get("ranks", 1)) != (now := net.ranks):
         different.append(f"it was made by {then} rank{'s' * (then > 1)}, now there {'are' if now > 1 else 'is'} {now}")
     warnings = {
         "the resumed training may not be the same bit for bit": different,
@@ -233,7 +241,7 @@ def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[s
     forgotten: list[str] = []
     said: list[str] = []
     values: dict[str, dict[str, Any]] = snapshot.state.get("memory", {})
-    own = rank_name(members.net.target.rank) if snapshot.state.get("ranks", 1) == members.net.target.ranks else ""
+    own = rank_name(members.net.rank) if snapshot.state.get("ranks", 1) == members.net.ranks else ""
     layers = members.net.owners()  # of which every rank has saved its own memory
     for name, owner in members.owners.items():
         if name in passed_over:

@@ -31,7 +31,8 @@ class Members:
     """The objects at work in a training.
 
     `settings` are the solver's fields, `method` works on `spans`; `owners` have a memory, under names that are the same
-    after a restart; `working` are the objects whose code and kernels a snapshot records.
+    after a restart; `working` are the objects whose code and kernels a snapshot records. `updater` is the first rank
+    that updates parameters, if ranks update different ones, so that each has a part of the histories.
     """
 
     net: Net
@@ -40,6 +41,7 @@ class Members:
     spans: Sequence[Span]
     owners: Mapping[str, Remembers]
     working: Working
+    updater: int | None = None
 
     @property
     def solver(self) -> str:

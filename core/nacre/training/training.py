@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from math import nan
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from ..protocols.state import SourceState
 from ..threads import WaitInterrupted, end_wait
 from .agreement import check_agreement, facts_of, fingerprint
 from .answers import check_method, number_of, policy_of, started, steps_of
-from .callback import CallbackState, Score, is_due, snapshot_place
+from .callback import CallbackState, Score, is_due, is_regular, snapshot_place
 from .checkpoint import first_not_finite, make_snapshot, restore
 from .framework import FrameworkState
 from .gradients import clip_steps, iteration_steps, norm_of_ranks
@@ -105,6 +106,9 @@ class Training:
         self._failed: Exception | None = None  # of several ranks, after which this one does nothing with the others
         self._epoch = net.epoch
         self._taken = 0
+        self._begun = False  # whether the framework has, and all ranks with it
+        self._together = True  # whether all ranks have the same parameters, and know the losses of all
+        self._parted = 0.0, 0  # sum and number of the losses since then
         self.framework: FrameworkState | None = None
         if not net.allocated:
             message = f"net '{net.name}' was made with allocate=False, so it cannot be trained"
@@ -126,35 +130,44 @@ class Training:
             message = f"net '{net.name}': {names} cannot learn by {type(solver.algorithm).__name__}"
             raise ConfigError(message, "choose another algorithm, or add layers that back-propagate")
         self.spans = make_spans(self.slots)
+        if net.communicator is not None and net.division is None:  # the passes of a divided net do all of it
+            framework = solver.framework_of(net.communicator)
+            self.framework = started(framework, "start", framework.start(self), FrameworkState)
+        updated = self.slots if self.framework is None else list(self.framework.updated(self.slots))
+        self._updated = self.spans if updated == self.slots else make_spans(updated)
         with net.enough_memory():
             self.method = self._make_method()
         self.rate = Rate(policy_of(solver.lr_policy, "rate", solver.lr_policy.start(self)))
         self.momentum = policy_of(solver.momentum_policy, "momentum", solver.momentum_policy.start(self))
-        if net.communicator is not None and net.division is None:  # the passes of a divided net do all of it
-            framework = solver.framework_of(net.communicator)
-            self.framework = started(framework, "start", framework.start(self), FrameworkState)
         decoupled, view = solver.method.decoupled, net.view()
         self.choices = choose_penalties(net, self.slots, solver.regu_coef, decoupled=decoupled)
-        update = [
-            *(self.framework.steps() if self.framework else ()),
-            *clip_steps(view, self.spans, solver.clip_value, solver.clip_norm, norm_of_ranks(net, self.slots)),
-            *regularise_steps(net, self.slots, self.choices, solver.regu_coef, decoupled=decoupled),
+        clip = clip_steps(view, self.spans, solver.clip_value, solver.clip_norm, norm_of_ranks(net, self.slots))
+        self._update = [
+            *regularise_steps(net, updated, self.choices, solver.regu_coef, decoupled=decoupled),
             Step("update", type(solver.method).__name__, self.method.update, self.method_backend),
-            *constrain_steps(net, self.slots, self.choices, lambda: self.iteration),
+            *constrain_steps(net, updated, self.choices, lambda: self._updating),
         ]
-        lists = iteration_steps(batch, update, view, self.spans, solver.n_accumulate)
+        self._updating = 0
+        self._compiled_update: Callable[[], None] | None = None
+        parted = self.framework and self.framework.iteration_steps(clip, self._update)
+        self.trains = self.framework is None or self.framework.trains
+        lists = [parted or []]
+        if self.trains:
+            lists = iteration_steps(batch, parted or [*clip, *self._update], view, self.spans, solver.n_accumulate)
         self._calls = [net.compile(steps) for steps in lists]
         net.trainings.add(self)
         constrained = [slot.storage for slot in self.slots if f"constraint.{slot.name}" in self.choices]
         self._buffers = [slot for slot in net.slots if not slot.trainable]
         self._flat = [net.backend.view(slot.storage.array, (slot.storage.size,)) for slot in self._buffers]
         self._changed = [*(slot.storage for slot in self.slots), *constrained]
+        if not self.trains:
+            self._loss = nan  # until the others tell theirs
         self.callbacks: list[CallbackState] = []
         if net.communicator is not None:  # before callbacks talk to each other
             check_agreement(net.communicator, facts_of(self.members()))
         try:
             for callback in sorted([*callbacks, *solver.callbacks], key=lambda callback: callback.runs_last):
-                if net.target.rank and not callback.on_every_rank:
+                if net.rank and not callback.on_every_rank:
                     continue
                 self.callbacks.append(started(callback, "start", callback.start(self), CallbackState))
         except BaseException:
@@ -164,15 +177,16 @@ class Training:
     def _make_method(self) -> MethodState:
         net, method = self.net, self.solver.method
         self.choice = net.target.choose_kernel(method, self.spans)
-        if self.choice.kernel is None:
+        spans = self._updated
+        if self.choice.kernel is None or not spans:
             self.method_backend = None  # plain Python, for every backend
-            state = started(method, "setup", method.setup(net.view(), self.spans), MethodState)
+            state = started(method, "setup", method.setup(net.view(), spans), MethodState)
         else:
             self.method_backend = net.target.backend_of(self.choice)
-            state = self.choice.kernel(method, net.view(self.method_backend), self.spans)
+            state = self.choice.kernel(method, net.view(self.method_backend), spans)
             if is_foreign(self.choice):
-                check_method_alike(type(method).__name__, self.choice, state, method.setup(net.view(), self.spans))
-        check_method(method, state, self.spans)
+                check_method_alike(type(method).__name__, self.choice, state, method.setup(net.view(), spans))
+        check_method(method, state, spans)
         return state
 
     # Running
@@ -208,7 +222,7 @@ class Training:
     def warn(self, message: str) -> None:
         """Report a warning; without listeners and reports it becomes a Python warning."""
         self.report("warning", message=message)
-        if not self._reports and not self.net.target.rank:
+        if not self._reports and not self.net.rank:
             warnings.warn(message, stacklevel=3)
 
     def take_statistics(self) -> dict[str, dict[str, float]]:
@@ -266,22 +280,15 @@ class Training:
         """
         self._refuse_closed()
         begin = time.perf_counter()
-        iteration, net = self.iteration, self.net
-        scalars, count = net.scalars, self.solver.n_accumulate
-        try:
-            with blaming():
-                rate, momentum = self.rate.rate(iteration), self.momentum.momentum(iteration)
-            scalars["rate"] = number_of(self.solver.lr_policy, "rate", rate)
-            scalars["momentum"] = number_of(self.solver.momentum_policy, "momentum", momentum)
-        except ArithmeticError as error:
-            raise NacreError(
-                f"iteration {iteration}: the learning rate or the momentum cannot be computed: {error}",
-                "change the fields of lr_policy or momentum_policy",
-            ) from error
+        iteration, epochs, net = self.iteration, self.epochs, self.net
+        scalars, count = net.scalars, len(self._calls) if not self.trains else self.solver.n_accumulate
+        self._begin_framework()
+        self._find_rates(iteration)
         before = self.method.memory()
-        self.method.advance()
+        if self.trains:
+            self.method.advance()
+            self._loss = None
         self.waiting.begin()
-        self._loss = None
         losses, images = 0.0, 0
         for number in range(count):
             call = self._calls[-1 if number + 1 == count else min(number, 1)]
@@ -299,22 +306,91 @@ class Training:
                 if number + 1 == count:
                     for storage in self._changed:
                         storage.version += 1
-            images += int(scalars["rows"]) * net.target.ranks
-            if self.solver.check_finite or net.communicator is not None:
-                losses += self._finite_loss()
+            if self.trains:
+                images += int(scalars["rows"]) * net.target.ranks
+                if self.solver.check_finite or net.communicator is not None:
+                    losses += self._finite_loss()
             if number + 1 < count:
                 net.advance()
         if self.solver.check_finite:
             self._check_finite(losses / count)
-        elif net.communicator is not None:
+        elif net.communicator is not None and self.trains:
             self._loss = losses / count  # now, when all ranks compute it
         net.advance()
         self.iteration = iteration + 1
-        epoch = net.epoch
+        epoch = self._passes_done()
         self.epochs += epoch - self._epoch
         self._epoch = epoch
         self.images += images
+        if self.framework is not None and self.framework.apart:
+            self._together = False
+            if self.complete or any(
+                state.callback.on_every_rank and is_regular(state, epochs) for state in self.callbacks
+            ):
+                self.come_together()
         self.step_seconds += time.perf_counter() - begin
+
+    def update(self, iteration: int) -> None:
+        """Update the parameters of this rank by their gradients, with the rates of an iteration: for frameworks.
+
+        Raises:
+            NacreError: a rate cannot be computed.
+        """
+        if self._compiled_update is None:
+            self._compiled_update = self.net.compile(self._update)
+        self._find_rates(iteration)
+        self.method.advance()
+        self._compiled_update()
+        for storage in self._changed:
+            storage.version += 1
+
+    def _find_rates(self, iteration: int) -> None:
+        scalars = self.net.scalars
+        self._updating = iteration
+        try:
+            with blaming():
+                rate, momentum = self.rate.rate(iteration), self.momentum.momentum(iteration)
+            scalars["rate"] = number_of(self.solver.lr_policy, "rate", rate)
+            scalars["momentum"] = number_of(self.solver.momentum_policy, "momentum", momentum)
+        except ArithmeticError as error:
+            raise NacreError(
+                f"iteration {iteration}: the learning rate or the momentum cannot be computed: {error}",
+                "change the fields of lr_policy or momentum_policy",
+            ) from error
+
+    # Of several ranks that are not always together
+
+    def _begin_framework(self) -> None:
+        """Let the framework begin, once all ranks are alike; collective."""
+        if self.framework is not None and not self._begun:
+            self.framework.begin()
+            self._epoch = self._passes_done()
+        self._begun = True
+
+    def _passes_done(self) -> int:
+        return self.net.epoch if self.framework is None else self.framework.epoch
+
+    def come_together(self) -> None:
+        """Let all ranks have the same parameters, and the mean of their losses; collective."""
+        communicator, framework = self.net.communicator, self.framework
+        if self._together or communicator is None or framework is None:
+            return
+        import numpy as np
+
+        framework.meet()
+        found = np.array([1.0, self.loss, *self._parted]) if self.trains else np.zeros(4)
+        communicator.allreduce(found, ordered=True)
+        ranks, loss, total, count = found.tolist()
+        self._loss = loss / ranks
+        self.loss_total += total / ranks
+        self.loss_count += round(count / ranks)
+        self._parted = 0.0, 0
+        self._together = True
+
+    def _decides(self) -> bool:
+        """Return whether all ranks decide together now whether to stop."""
+        apart = self.framework.apart if self.framework is not None else 0
+        return self._together or not apart or self.iteration % apart == 0
 
     def run(self) -> None:
         """Train to the end, a signal (see `solve`) or a callback's `stop`; then let the callbacks finish.
@@ -336,6 +412,7 @@ class Training:
             with on_signals(self._interrupt), quiet, blaming():
                 if self.net.communicator is not None:
                     check_agreement(self.net.communicator, fingerprint(self.members(), self.iteration))
+                    self._begin_framework()
                 self.report("start", **self.solver.limits())
                 self.net.reset_statistics()
                 self._taken = self.iteration
@@ -351,17 +428,24 @@ class Training:
                     self.seconds = time.perf_counter() - begin
                     self.report("step")
                     for state in states:
+                        if not (self._together or not state.callback.on_every_rank):
+                            continue
                         if self._back is None and is_due(state, epochs):
                             self._run_callback(state)
                     self._turn_back()
+                self.come_together()
                 with ExitStack() as stack:  # an error in one must not keep the others from finishing
                     for state in reversed(states):
                         stack.callback(self._finish_callback, state)
             self.take_statistics()
             self.seconds = time.perf_counter() - begin
-            self.report("end", seconds=self.seconds, stopped=self.stopped)
+            self.report("end", seconds=self.seconds, stopped=self.stopped, **self.told())
         finally:
             self.shutdown()
+
+    def told(self) -> dict[str, Any]:
+        """Return what the framework of several ranks has to tell at the end, such as how stale gradients were."""
+        return {} if self.framework is None else self.framework.told()
 
     def __repr__(self) -> str:
         done = f"{self.iteration} iterations"
@@ -379,6 +463,8 @@ class Training:
     def _is_stopped(self) -> bool:
         """Return whether the training is to end before `max_iter`; of several ranks, whether any is to."""
         communicator = self.net.communicator
+        if communicator is not None and not self._decides():
+            return False
         if communicator is not None and any_rank(communicator, bool(self.stopped or self._signal)):
             told = communicator.gather([self._signal, self.stopped])
             signals, reasons = ([one for one in some if one] for some in zip(*told, strict=True))
@@ -456,16 +542,20 @@ class Training:
         if loss - loss != 0:
             self._loss = loss
             where = first_bad_blob(self.net.memory, self.net.losses())
-            if self.net.communicator is not None:  # a blob of any rank says more than the loss of all
-                every: list[str] = self.net.communicator.gather(where)
+            if (group := self.net.target.communicator) is not None:  # a blob of any rank says more than the loss of all
+                every: list[str] = group.gather(where)
                 where = next((one for one in every if one.startswith("blob")), where)
             raise self.not_finite(f"iteration {self.iteration}: the loss is {loss}", where)
         return loss
 
     def _check_finite(self, loss: float) -> None:
-        self._loss = loss
-        self.loss_total += loss
-        self.loss_count += 1
+        if self.trains:
+            self._loss = loss
+            if self.framework is not None and self.framework.apart:
+                self._parted = self._parted[0] + loss, self._parted[1] + 1
+            else:
+                self.loss_total += loss
+                self.loss_count += 1
         xp = self.net.backend.xp
         product = float(answered(self.method, "product", self.method.product(), Real, "a number"))
         product += float(sum(xp.dot(buffer, buffer) for buffer in self._flat))
@@ -479,7 +569,7 @@ class Training:
         histories = (
             (f"the history '{name}' of parameter '{piece.name}'", piece.of(array))
             for name, arrays in self.method.histories.items()
-            for span, array in zip(self.spans, arrays, strict=True)
+            for span, array in zip(self._updated, arrays, strict=True)
             for piece in span.pieces
         )
         return first_bad_parameter(memory, self.net.slots) or first_bad_array(memory, histories)
@@ -496,6 +586,7 @@ class Training:
     @in_turn("whole")
     def snapshot(self) -> Snapshot:
         """Return everything that a restart needs, as it is after the last batch."""
+        self.come_together()
         snapshot = make_snapshot(self.members(), self.iteration, self.epochs)
         if where := first_not_finite(snapshot):
             what = f"after {self.iteration} iterations: a number is not finite, so no snapshot is saved"
@@ -522,7 +613,8 @@ class Training:
             **{name: (one, None) for name, one in configured.items()},
             **{f"callback.{type(one).__name__}": (one, None) for one in solver.callbacks},
         }
-        return Members(self.net, solver, self.method, self.spans, owners, working)
+        updater = None if self.framework is None else self.framework.updater
+        return Members(self.net, solver, self.method, self._updated, owners, working, updater)
 
     def _found(self) -> dict[str, Any]:
         """Return what policies and callbacks may read of the iterations so far."""
@@ -554,6 +646,7 @@ class Training:
         self.epochs = snapshot.state.get("epochs", 0)
         self.net.agree_on_epoch()
         self._epoch = self.net.epoch
+        self._begun, self._together, self._parted = False, True, (0.0, 0)
         for phase, curve in self.curves.curves.items():
             if phase != "train" and curve.rows:
                 self.statistics[phase] = curve.rows[-1].statistics

@@ -8,6 +8,10 @@ from nacre import hookimpl, lazy
 
 if TYPE_CHECKING:
     from .frameworks.all_reduce import AllReduce as AllReduce
+    from .frameworks.cluster import Cluster as Cluster
+    from .frameworks.downpour import Downpour as Downpour
+    from .frameworks.hogwild import Hogwild as Hogwild
+    from .frameworks.sandblaster import Sandblaster as Sandblaster
     from .launch import Ranks as Ranks
     from .local import LocalCommunicator as LocalCommunicator
     from .mpi import MpiCommunicator as MpiCommunicator
@@ -20,7 +24,13 @@ COMMUNICATORS = {
     "mpi": "nacre_parallel.mpi:MpiCommunicator",
     "shm": "nacre_parallel.shm:ShmCommunicator",
 }
-FRAMEWORKS = {"AllReduce": "nacre_parallel.frameworks.all_reduce:AllReduce"}
+FRAMEWORKS = {
+    "AllReduce": "nacre_parallel.frameworks.all_reduce:AllReduce",
+    "Cluster": "nacre_parallel.frameworks.cluster:Cluster",
+    "Downpour": "nacre_parallel.frameworks.downpour:Downpour",
+    "Hogwild": "nacre_parallel.frameworks.hogwild:Hogwild",
+    "Sandblaster": "nacre_parallel.frameworks.sandblaster:Sandblaster",
+}
 OTHERS = {"Ranks": "nacre_parallel.launch:Ranks"}
 
 
@@ -29,7 +39,7 @@ def offer_components() -> dict[str, dict[str, str]]:
     return {
         "communicator": COMMUNICATORS,
         "framework": FRAMEWORKS,
-        "default_of": {"framework": FRAMEWORKS["AllReduce"]},
+        "default_of": {"framework": FRAMEWORKS["AllReduce"], "cluster": FRAMEWORKS["Cluster"]},
     }
 
 

@@ -178,6 +178,11 @@ class MpiCommunicator(Communicator):
         flat = flat_view(array)
         return _Receive(self._comm.Irecv([_bytes(flat), self._mpi.BYTE], source, tag), flat, self._mpi, source, tag)
 
+    def wait_any(self, requests: Sequence[Request]) -> int:
+        if requests:
+            wait_until(lambda: any(one.done() for one in requests))
+        return super().wait_any(requests)
+
     # Failure
 
     def abort(self, message: str, code: int = 1) -> NoReturn:

@@ -183,6 +183,11 @@ class ShmCommunicator(Communicator):
         self.check_rank(source, "source")
         return self.mailbox.receive(flat_view(array), self.members[source], (self.board.start, tag))
 
+    def wait_any(self, requests: Sequence[Request]) -> int:
+        if requests:
+            self.segment.wait(lambda: any(one.done() for one in requests))
+        return super().wait_any(requests)
+
     # Failure
 
     def abort(self, message: str, code: int = 1) -> NoReturn:

@@ -78,7 +78,7 @@ class BatchNormState(NormalisingState, of=BatchNormLayer, reads=""):
         self.parameters += [self.mean, self.variance]
         self.images, self.count = (
             inputs[0].shape[0],
-            self.shape[0] * self.shape[2] * (backend.ranks if layer.sync else 1),
+            self.shape[0] * self.shape[2] * (backend.together if layer.sync else 1),
         )
 
     def standard_of(self, shape: tuple[int, int, int]) -> Standard:

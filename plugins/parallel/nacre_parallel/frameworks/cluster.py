@@ -1,0 +1,98 @@
+"""Cluster: a framework by the numbers of its groups, as SINGA's files have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from nacre import Communicator, ConfigError, Framework, FrameworkState, Group, Layer, Training, non_negative, positive
+
+from .all_reduce import AllReduce
+from .downpour import Downpour
+from .hogwild import Hogwild
+from .sandblaster import Sandblaster
+
+
+class Cluster(Framework):
+    """The framework that SINGA's numbers of groups mean, for exactly so many ranks (`ClusterProto` of v0.1 to v0.3).
+
+    A group of workers trains each batch together; groups do not wait for each other. A group of servers has all
+    parameters, divided among its servers.
+
+    | worker groups | server groups | separate | framework |
+    |---|---|---|---|
+    | 1 | 1 | no | `AllReduce`: each worker does a server's part, too |
+    | 1 | 1 | yes | `Sandblaster` |
+    | more | 1 | yes | `Downpour` |
+    | more, of 1 worker | 1 | no | `Hogwild` in the memory of one machine |
+    | more, of 1 worker | more, of 1 server | no | `Hogwild` of as many nodes as there are server groups |
+
+    Raises:
+        ConfigError: no framework is meant by the numbers; or there is another number of ranks.
+    """
+
+    nworker_groups: Annotated[int, positive, "groups of workers"] = 1
+    nserver_groups: Annotated[int, positive, "groups of servers"] = 1
+    nworkers_per_group: Annotated[int, positive, "workers in each group, which train each batch together"] = 1
+    nservers_per_group: Annotated[int, positive, "servers in each group, among which the parameters are divided"] = 1
+    server_worker_separate: Annotated[bool, "whether servers are ranks of their own, or workers too"] = False
+    sync_freq: Annotated[int, positive, "iterations after which groups of servers take the means with the others"] = 1
+    warmup_steps: Annotated[int, non_negative, "as `Downpour` and `Hogwild` say"] = 0
+    staleness: Annotated[int | None, non_negative, "as `Downpour` and `Hogwild` say; None for their own"] = None
+    batch: Annotated[
+        Literal["whole", "each"], "whether the batch_size of a source is that of all workers together, or of each"
+    ] = "whole"
+
+    def complaints(self) -> Any:
+        yield from super().complaints()
+        if problem := self._problem():
+            yield problem
+
+    def _problem(self) -> str:
+        many_workers, many_servers = self.nworker_groups > 1, self.nserver_groups > 1
+        if many_servers and (self.server_worker_separate or self.nservers_per_group > 1):
+            return f"nserver_groups={self.nserver_groups}, but several groups have one server each, which works too"
+        if many_servers and self.nworker_groups % self.nserver_groups:
+            return f"nworker_groups={self.nworker_groups} cannot be divided among nserver_groups={self.nserver_groups}"
+        if many_workers and not self.server_worker_separate and self.nworkers_per_group > 1:
+            return (
+                f"nworkers_per_group={self.nworkers_per_group} in several groups, but a server cannot answer while it "
+                "works: set server_worker_separate, or have one worker in each group"
+            )
+        return ""
+
+    @cached_property
+    def meant(self) -> Framework:
+        """The framework that the numbers mean."""
+        asynchronous: dict[str, Any] = {"batch": self.batch, "warmup_steps": self.warmup_steps}
+        asynchronous |= {} if self.staleness is None else {"staleness": self.staleness}
+        if self.nworker_groups == 1:
+            if self.server_worker_separate:
+                return Sandblaster(servers=self.nservers_per_group, batch=self.batch)
+            return AllReduce(batch=self.batch)
+        if self.server_worker_separate:
+            return Downpour(groups=self.nworker_groups, servers=self.nservers_per_group, **asynchronous)
+        nodes = {"nodes": self.nserver_groups} if self.nserver_groups > 1 else {"nodes": 1}
+        return Hogwild(**nodes, sync_freq=self.sync_freq, **asynchronous)
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks there have to be."""
+        servers = self.nserver_groups * self.nservers_per_group if self.server_worker_separate else 0
+        return self.nworker_groups * self.nworkers_per_group + servers
+
+    def layers(self, layers: Sequence[Layer], communicator: Communicator) -> list[Layer]:
+        if communicator.size != self.ranks:
+            kind = type(self.meant).__name__
+            raise ConfigError(
+                f"[cluster] describes {self.ranks} ranks ({kind}), but there are {communicator.size}",
+                f"start {self.ranks}: nacre train --workers {self.ranks}",
+            )
+        return self.meant.layers(layers, communicator)
+
+    def group(self, communicator: Communicator) -> Group | None:
+        return self.meant.group(communicator)
+
+    def start(self, training: Training) -> FrameworkState:
+        return self.meant.start(training)

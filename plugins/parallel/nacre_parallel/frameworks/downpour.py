@@ -1,0 +1,52 @@
+"""Downpour: servers update the parameters, for groups of workers that do not wait for each other."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from nacre import non_negative, positive
+
+from .servers import Served
+
+
+class Downpour(Served):
+    """The last ranks are servers; the others are workers in groups, which train parts of each batch by themselves.
+
+    Each group pushes the gradients of its part to the servers, which update the parameters at once, by the rate of the
+    group's own iteration, and then goes on with the newest values. Others may have updated them since it had read those
+    that its gradients are for: how many times is the gradient's staleness, which the end of the training counts. A
+    group that is more than `staleness` iterations ahead of the slowest waits for it; with 0, none begins an iteration
+    before all have done the one before. With one group the numbers are those of `Sandblaster`, and with one worker
+    in it those of one process, bit for bit. SINGA's framework of several worker groups and one server group. Dean and
+    others, "Large scale distributed deep networks", 2012; the bound after Ho and others, "More effective distributed
+    ML via a stale synchronous parallel parameter server", 2013.
+
+    Raises:
+        ConfigError: the workers cannot be divided into groups, or a batch among the workers; or the solver's algorithm
+            does not follow a loss.
+    """
+
+    groups: Annotated[int, positive, "groups of workers, which do not wait for each other"] = 2
+    staleness: Annotated[int, non_negative, "iterations that a group may be ahead of the slowest one"] = 4
+    warmup_steps: Annotated[int, non_negative, "iterations at the beginning in which only the first group trains"] = 0
+    decide_every: Annotated[
+        int,
+        positive,
+        "iterations after which, at the latest, all ranks wait for each other and decide if to stop",
+    ] = 10
+
+    @property
+    def n_groups(self) -> int:
+        return self.groups
+
+    @property
+    def n_warmup(self) -> int:
+        return self.warmup_steps
+
+    @property
+    def ahead(self) -> int:
+        return self.staleness
+
+    @property
+    def decides(self) -> int:
+        return self.decide_every

@@ -1,0 +1,60 @@
+"""nacre's frameworks, by the kit's suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nacre.testing import Example, FrameworkTests
+from nacre_parallel import AllReduce, Cluster, Downpour, Hogwild, Sandblaster
+
+
+class TestAllReduce(FrameworkTests):
+    component = AllReduce
+    exact = True
+    wrong = ({"batch": "some"},)
+
+
+class TestSandblaster(FrameworkTests):
+    component = Sandblaster
+    exact = True
+    wrong = ({"servers": 0},)
+
+    def examples(self) -> Iterable[Example]:
+        yield Example()
+
+
+class TestDownpour(FrameworkTests):
+    component = Downpour
+    sizes = (3, 5)
+    wrong = ({"staleness": -1}, {"groups": 0})
+
+    def examples(self) -> Iterable[Example]:
+        yield Example()
+        yield Example({"staleness": 0, "warmup_steps": 2, "decide_every": 1})
+
+
+class TestDownpourOfOneGroup(FrameworkTests):
+    component = Downpour
+    exact = True
+
+    def examples(self) -> Iterable[Example]:
+        yield Example({"groups": 1})
+
+
+class TestHogwild(FrameworkTests):
+    component = Hogwild
+    sizes = (2, 4)
+    wrong = ({"sync_freq": 0},)
+
+    def examples(self) -> Iterable[Example]:
+        yield Example({"warmup_steps": 2})
+        yield Example({"nodes": 2, "sync_freq": 2, "neighbours": 1})
+
+
+class TestCluster(FrameworkTests):
+    component = Cluster
+    sizes = (3,)
+    wrong = ({"nworker_groups": 0}, {"nworker_groups": 2, "nworkers_per_group": 2})
+
+    def examples(self) -> Iterable[Example]:
+        yield Example({"nworker_groups": 2, "server_worker_separate": True})

@@ -1,0 +1,225 @@
+"""Sandblaster, Downpour and Hogwild: what they learn is what one process learns, where it is meant to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from framework_ranks import averaged, in_threads, resume, train, without_group
+from nacre import ConfigError, RankError
+from nacre.config import load
+from nacre_parallel import AllReduce, Cluster, Downpour, Hogwild, LocalCommunicator, Sandblaster
+from nacre_parallel.frameworks.hogwild import change, neighbours_of
+from nacre_parallel.frameworks.servers import dealt
+from rank_pool import Pool, pool
+
+ADAM = {"type": "Adam", "lr_policy": {"type": "Exp", "base": 0.01, "gamma": 0.99}, "regu_coef": 1e-3, "clip_norm": 0.5}
+SGD = {"momentum_policy": 0.9, "lr_policy": 0.05, "n_accumulate": 2, "clip_value": 0.3, "regu_coef": 1e-3}
+CLUSTERS = Path(__file__).resolve().parents[2] / "examples/cluster"
+ONE_GROUP = {"type": "Downpour", "groups": 1, "staleness": 0}
+RANKS = {"all_reduce": 2, "sandblaster": 3, "downpour": 3, "hogwild": 2, "distributed_hogwild": 3}
+
+
+def check_close(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert found.keys() == wanted.keys()
+    for name, value in found.items():
+        np.testing.assert_allclose(value, wanted[name], rtol=0, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("size", "servers", "kind", "solver", "n_iter"),
+    [
+        (3, 1, "mlp", ADAM, 6),
+        pytest.param(3, 1, "mlp", SGD, 50, marks=pytest.mark.long),
+        pytest.param(4, 1, "synchronous", ADAM, 50, marks=pytest.mark.long),
+        pytest.param(4, 2, "lenet", SGD, 50, marks=pytest.mark.long),
+    ],
+)
+def test_sandblaster_learns_what_one_process_learns(
+    size: int, servers: int, kind: str, solver: dict[str, Any], n_iter: int
+) -> None:
+    alone = train(None, kind, "AllReduce", solver, n_iter)
+    several = in_threads(size, train, kind, {"type": "Sandblaster", "servers": servers}, solver, n_iter)
+    for one in several:
+        check_close(one["found"], alone["found"])
+        assert one["validation"][0] == pytest.approx(alone["validation"][0], abs=1e-10)
+        for what in ("statistics", "validation"):
+            assert one[what] == several[0][what]
+        for layer, values in one["statistics"].items():
+            assert values == pytest.approx(alone["statistics"][layer], abs=1e-10)
+        assert one["told"] == {"staleness": {"0": n_iter}}
+
+
+@pytest.mark.parametrize(
+    ("size", "servers", "solver"),
+    [(2, 1, SGD), pytest.param(2, 1, ADAM, marks=pytest.mark.long), pytest.param(3, 2, SGD, marks=pytest.mark.long)],
+)
+def test_downpour_of_one_group_has_the_bits_of_one_process(size: int, servers: int, solver: dict[str, Any]) -> None:
+    alone = train(None, "mlp", "AllReduce", solver, 8)
+    for one in in_threads(size, train, "mlp", {**ONE_GROUP, "servers": servers}, solver, 8):
+        assert one["found"] == alone["found"]
+
+
+@pytest.mark.parametrize(("staleness", "warmup"), [(1, 2), pytest.param(0, 0, marks=pytest.mark.long)])
+def test_groups_of_downpour_are_not_too_far_apart(staleness: int, warmup: int) -> None:
+    framework = {"type": "Downpour", "staleness": staleness, "warmup_steps": warmup}
+    found = in_threads(3, train, "mlp", framework, ADAM, 8)
+    assert all(one["found"] == found[0]["found"] for one in found), "after a meeting ranks differ"
+    told = {int(key): count for key, count in found[0]["told"]["staleness"].items()}
+    assert sum(told.values()) == 2 * 8 - warmup
+    assert max(told) <= 2 * staleness + 1
+
+
+def test_hogwild_with_one_rank_on_each_node_is_model_averaging() -> None:
+    found = in_threads(2, train, "mlp", {"type": "Hogwild", "nodes": 2}, SGD, 8)
+    wanted = averaged("mlp", SGD, 2, 8)
+    for one in found:
+        assert {name: one["found"][f"parameters/{name}"] for name in wanted} == wanted
+        assert one["told"] == {"staleness": {"0": 16}}
+
+
+@pytest.mark.parametrize("more", [{}, {"staleness": 0, "warmup_steps": 2}])
+def test_ranks_of_hogwild_share_their_parameters(more: dict[str, Any]) -> None:
+    found = pool(2).run("framework_ranks:train", "mlp", {"type": "Hogwild", **more}, ADAM, 8)
+    assert found[0]["found"] == found[1]["found"], "after a meeting ranks differ"
+    told = {int(key): count for key, count in found[0]["told"]["staleness"].items()}
+    assert sum(told.values()) == 2 * (8 - more.get("warmup_steps", 0))
+    assert not more or max(told) <= 1
+
+
+def test_changes_of_others_stay() -> None:
+    before, after = np.array([1.0, 2.0, 0.1]), np.array([1.5, 1.0, 0.3])
+    shared = np.array([1.0, 4.0, 0.1])
+    change(shared, before, after)
+    assert shared.tolist() == [1.5, 3.0, 0.3]
+
+
+def test_neighbours_stand_in_a_ring() -> None:
+    assert [neighbours_of(0, 5, reach) for reach in (0, 1, 2, 9)] == [[1, 2, 3, 4], [1, 4], [1, 2, 3, 4], [1, 2, 3, 4]]
+    assert neighbours_of(0, 1, 0) == neighbours_of(0, 1, 1) == []
+
+
+def test_parameters_are_dealt_out_evenly_and_whole() -> None:
+    class Slot:
+        def __init__(self, size: int) -> None:
+            self.storage = self
+            self.size = size
+
+    slots = [Slot(size) for size in (5, 100, 60, 7, 40)]
+    assert [[slot.size for slot in one] for one in dealt(slots, 2)] == [[100, 7], [5, 60, 40]]
+
+
+@pytest.mark.parametrize("framework", [ONE_GROUP, {"type": "Hogwild", "nodes": 2}], ids=["Downpour", "Hogwild"])
+def test_a_resumed_training_is_the_one_that_was_not_interrupted(framework: dict[str, Any]) -> None:
+    for uninterrupted, resumed, arrays in in_threads(2, resume, "mlp", framework, SGD, 4, 4):
+        assert uninterrupted == resumed
+        assert {"history/velocity/ip1/weight", "parameters/ip1/weight"} <= set(arrays)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("size", "framework"), [(3, "Downpour"), (4, "Hogwild")])
+def test_groups_that_do_not_wait_go_on_from_a_snapshot(size: int, framework: str) -> None:
+    for uninterrupted, resumed, _ in pool(size).run("framework_ranks:resume", "mlp", framework, ADAM, 5, 5):
+        assert resumed["iteration"] == uninterrupted["iteration"] == 10
+        assert resumed["epochs"] == uninterrupted["epochs"]
+        assert np.isfinite(resumed["loss"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("framework", "rank", "words"),
+    [
+        ("Sandblaster", 2, "a number is not finite; first seen in parameter 'ip1/bias'"),
+        ("Downpour", 2, "a number is not finite; first seen in parameter 'ip1/bias'"),
+        ("Hogwild", 1, "the loss is nan; first seen in blob"),
+    ],
+)
+def test_a_number_that_is_not_finite_ends_all(framework: str, rank: int, words: str) -> None:
+    ranks = Pool(3)
+    with pytest.raises(RankError, match=words):
+        ranks.run("framework_ranks:poison", framework, rank)
+    ranks.close()
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_examples_of_clusters_learn(name: str) -> None:
+    sets = ["solver.max_iter=50", "callback.ValidationPerformance.every_n_iter=50", "callback.Snapshot.every_n_iter=0"]
+    sets.append("callback.Snapshot.folder=build/none")
+    found = pool(RANKS[name]).run("framework_ranks:run_file", str(CLUSTERS / f"{name}.toml"), sets)
+    for one in found:
+        assert one["iteration"] == 50
+        assert one["accuracy"] == found[0]["accuracy"] > 0.8
+        assert one["loss"] == found[0]["loss"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "meant", "ranks"),
+    [
+        ({"nworkers_per_group": 3, "nservers_per_group": 3}, AllReduce(), 3),
+        (
+            {"nworkers_per_group": 3, "nservers_per_group": 2, "server_worker_separate": True},
+            Sandblaster(servers=2),
+            5,
+        ),
+        (
+            {"nworker_groups": 2, "nworkers_per_group": 2, "nservers_per_group": 2, "server_worker_separate": True},
+            Downpour(groups=2, servers=2),
+            6,
+        ),
+        ({"nworker_groups": 3, "nserver_groups": 3, "sync_freq": 7}, Hogwild(nodes=3, sync_freq=7), 3),
+        ({"nworker_groups": 4, "staleness": 3, "warmup_steps": 9}, Hogwild(nodes=1, staleness=3, warmup_steps=9), 4),
+    ],
+)
+def test_singas_numbers_mean_a_framework(fields: dict[str, Any], meant: Any, ranks: int) -> None:
+    cluster = Cluster(**fields)
+    assert type(cluster.meant) is type(meant)
+    assert cluster.meant.given() | {"nodes": 0} == meant.given() | {"nodes": 0}
+    assert getattr(cluster.meant, "nodes", 0) == getattr(meant, "nodes", 0)
+    assert cluster.ranks == ranks
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"nserver_groups": 2, "server_worker_separate": True}, "nserver_groups=2"),
+        ({"nworker_groups": 3, "nserver_groups": 2}, "nworker_groups=3 cannot be divided among nserver_groups=2"),
+        ({"nworker_groups": 2, "nworkers_per_group": 2}, "set server_worker_separate"),
+    ],
+)
+def test_numbers_that_mean_no_framework_are_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Cluster(**fields)
+
+
+def test_another_number_of_ranks_is_refused() -> None:
+    ranks = LocalCommunicator()
+    ranks.size = 4
+    with pytest.raises(ConfigError, match=r"describes 2 ranks \(AllReduce\), but there are 4\n  .*--workers 2"):
+        Cluster(nworkers_per_group=2).layers([], ranks)
+    with pytest.raises(ConfigError, match=r"of 4 ranks 1 are servers, so there are 3 workers, .*2 groups"):
+        Downpour().layers([], ranks)
+    with pytest.raises(ConfigError, match=r"4 ranks cannot be divided into nodes=3"):
+        Hogwild(nodes=3).node(ranks)
+
+
+@pytest.mark.parametrize("framework", ["Sandblaster", "Hogwild"])
+def test_a_net_for_other_groups_is_refused(framework: str) -> None:
+    for told in in_threads(2, without_group, framework):
+        assert f"{framework}: the net was made for ranks that do everything together" in told
+
+
+def test_a_net_file_names_its_framework_once(tmp_path: Path) -> None:
+    text = (CLUSTERS / "downpour.toml").read_text().replace("../digits", str(CLUSTERS.parent / "digits"))
+    file = tmp_path / "net.toml"
+    file.write_text(text)
+    assert load(file, ["cluster.nworker_groups=3"]).solver().framework.nworker_groups == 3  # pyright: ignore
+    with pytest.raises(ConfigError, match=r"\[cluster\]: Cluster: unknown field 'nworkers'"):
+        load(file, ["cluster.nworkers=3"])
+    with pytest.raises(ConfigError, match=r"both \[cluster\] and \[solver\] have a framework"):
+        load(file, ["solver.framework=Hogwild"])
+    head, tail = text.split("[cluster]")
+    file.write_text(f'{head}[cluster]\ntype = "Sandblaster"\n{tail[tail.index("[[layer]]") :]}')
+    assert isinstance(load(file).solver().framework, Sandblaster)
