@@ -144,6 +144,8 @@ class PartnerState(FrameworkState):
         self.staleness = self.communicator.share(self.staleness, self.workers)
 
     def told(self) -> dict[str, Any]:
+        if self.settings.n_groups == 1:
+            return {}
         return {"staleness": {key: self.staleness[key] for key in sorted(self.staleness, key=int)}}
 
 
