@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import ConfigError, PluginError, RankError
+from ..fields.component import need_default_of
 
 if TYPE_CHECKING:
     from ..protocols.communicator import Communicator
@@ -63,10 +64,11 @@ def connected() -> Generator[Communicator | None]:
     communicator.close()
 
 
-def launch(workers: int, restarts: int = 0, communicator: str = "shm", *, as_json: bool = False) -> int:
+def launch(workers: int, restarts: int = 0, communicator: str = "", *, as_json: bool = False) -> int:
     """Run the command line of this process as so many ranks of a communicator; return the exit code.
 
-    With `restarts` they begin again from the last snapshot, at most so many times, when one of them was killed.
+    Without a name it is the communicator that a plugin offers as the `default_of` the kind. With `restarts` they begin
+    again from the last snapshot, at most so many times, when one of them was killed.
 
     Raises:
         ConfigError: this process is a rank itself, or the communicator cannot start ranks.
@@ -80,7 +82,8 @@ def launch(workers: int, restarts: int = 0, communicator: str = "shm", *, as_jso
             f"{started[0].name}",
             "leave --workers out",
         )
-    chosen: type[Communicator] = registry().open("communicator", communicator)
+    chosen: type[Communicator]
+    chosen = registry().open("communicator", communicator) if communicator else need_default_of("communicator")
     path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
     arguments = without(click.get_current_context().find_root().obj, ("--workers", "--restarts", "--communicator"))
     command = [sys.executable, "-P", "-m", "nacre", *arguments]

@@ -83,7 +83,7 @@ def misfit(offer: Offer, thing: Any) -> str:
     if missing:
         return f"{thing.__name__} does not define {' and '.join(missing)}, but {with_article(_words(kind))} must"
     more = getattr(thing, "nacre_misfit", None)
-    return str(more(offer.name)) if more is not None and kind == offer.kind else ""
+    return str(more(offer.name)) if more is not None and kind == offer.kind != "default_of" else ""
 
 
 def _words(kind: str) -> str:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from math import inf
-from typing import Any
 
 from ..errors import DataError
 from ..protocols.array import Array
-from ..protocols.backend import Backend, Step
+from ..protocols.backend import Step
 from ..protocols.communicator import Communicator
 from ..protocols.part import BATCH, Part, part_of
 from ..protocols.state import SourceState
-from ..protocols.view import ROWS_OF_PART, Scalars
+from ..protocols.view import ROWS_OF_PART, View
 from .ops import Op
 from .parameters import Slot
 from .shares import Shares
@@ -25,22 +24,21 @@ class Collectives(Shares):
     Before forward they agree on how many rows of the batch are real, after it on the losses; after backward the
     gradients of the parameters that every rank has are added up. `loss_values` are those of the last batch, and `epoch`
     is how many passes over the data the sources of all ranks have completed. Losses that are divided by records have a
-    share, as in `Shares`; others are on one rank.
+    share, as in `Shares`; others are on one rank. `view` is the net's, of its own backend.
     """
 
     def __init__(
         self,
         net: str,
         communicator: Communicator,
-        backend: Backend,
-        scalars: Scalars,
+        view: View,
         ops: Sequence[Op],
         slots: Sequence[Slot],
         losses: Sequence[str],
     ) -> None:
-        super().__init__(communicator, ops, "", scalars)
-        self._net, self._backend, self._slots = net, backend, slots
-        scalars.declare(ROWS_OF_PART)
+        super().__init__(communicator, ops, "", view.scalars)
+        self._net, self._view, self._slots = net, view, slots
+        view.scalars.declare(ROWS_OF_PART)
         self._own_losses = {op.name: op for op in self.losing}
         self.losing = [op for op in self.losing if _by_records(op.node.part)]
         self._sources = [
@@ -76,7 +74,7 @@ class Collectives(Shares):
                 counted = op in self.losing and op.state.divided_by != "nothing"
                 counts[name] = self._count(op, int(self.scalars[ROWS_OF_PART])) if counted else 0
                 found[:, place] = float(op.state.loss) * max(counts[name], 1), counts[name]
-        self.communicator.allreduce(found)
+        self.communicator.allreduce(found, ordered=True)
         totals = np.maximum(found[1], 1)
         self.loss_values = dict(zip(self.loss_values, (found[0] / totals).tolist(), strict=True))
         total = dict(zip(self.loss_values, totals.tolist(), strict=True))
@@ -88,7 +86,7 @@ class Collectives(Shares):
         run: list[Slot] = []
         for slot in [*(one for one in self._slots if one.placed and one.everywhere and not one.frozen), None]:
             if run and (slot is None or not _follows(run[-1], slot)):
-                steps.append(Step("all-reduce", run[0].name, partial(self._add_up, _span(run))))
+                steps.append(Step("all-reduce", run[0].name, partial(self._view.add_up, _span(run))))
                 run = []
             run += [slot] if slot else []
         return steps
@@ -121,14 +119,6 @@ class Collectives(Shares):
             )
         self.rows = int(rows)
         self.scalars["rows"], self.scalars[ROWS_OF_PART] = rows, counts[self.communicator.rank]
-
-    def _add_up(self, gradient: Array) -> None:
-        if self._backend.on_host:
-            self.communicator.allreduce(gradient)
-            return
-        host: Any = self._backend.to_host(gradient)
-        self.communicator.allreduce(host)
-        self._backend.from_host(host, gradient)
 
 
 def _by_records(part: Part | None) -> bool:

@@ -271,7 +271,7 @@ class Net(NetAccess):
                 if self.target.communicator is not None:
                     self._shares = Shares(self.target.communicator, self.ops, self.phase, self.scalars)
             else:
-                known = self.backend, self.scalars, self.ops, self.slots
+                known = self.view(), self.ops, self.slots
                 self._collectives = Collectives(self.name, self.communicator, *known, self.division.losses)
         self._blobs = Blobs(self.name, self.memory, trains=self.trains)
         self._sources = Sources(

@@ -99,7 +99,7 @@ def norm_of_ranks(net: Net, slots: Sequence[Slot]) -> Norm:
         own, same = ([gradient for shared, gradient in flat if shared is which] for which in (False, True))
         square = np.array([float(norm_of(xp, own)) ** 2])
         assert communicator is not None
-        communicator.allreduce(square)
+        communicator.allreduce(square, ordered=True)
         return xp.sqrt(float(square[0]) + norm_of(xp, same) ** 2)
 
     divided = net.division is not None and communicator is not None

@@ -39,7 +39,11 @@ def offer_components() -> dict[str, dict[str, str]]:
     return {
         "communicator": COMMUNICATORS,
         "framework": FRAMEWORKS,
-        "default_of": {"framework": FRAMEWORKS["AllReduce"], "cluster": FRAMEWORKS["Cluster"]},
+        "default_of": {
+            "communicator": COMMUNICATORS["shm"],
+            "framework": FRAMEWORKS["AllReduce"],
+            "cluster": FRAMEWORKS["Cluster"],
+        },
     }
 
 

@@ -60,9 +60,9 @@ from ..options import net_argument, net_options, read_net, write_options
 )
 @click.option(
     "--communicator",
-    default="shm",
+    default="",
     metavar="NAME",
-    help="With --workers: what starts and connects them: shm, or mpi, whose mpiexec is used.",
+    help="With --workers: the communicator that starts and connects them, if not the default one.",
     shell_complete=offered("communicator"),
 )
 @click.option(
