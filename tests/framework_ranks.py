@@ -81,7 +81,7 @@ def averaged(kind: str, solver: dict[str, Any], nodes: int, n_iter: int) -> dict
 
     nets: list[Net] = []
     for rank in range(nodes):  # with layers of its own, by which nets would share parameters
-        layers = [divided(layer, nodes) if layer.is_source else layer for layer in NETS[kind]()]
+        layers = [divided(layer, rank, nodes) if layer.is_source else layer for layer in NETS[kind]()]
         nets.append(Net(kind, layers, rank=rank, ranks=nodes, backend="numpy", **OPTIONS))
     fields = {key: value for key, value in solver.items() if key != "type"}
     trainings = [Solver({"type": solver.get("type", "SGD")}, **fields).start(net) for net in nets]

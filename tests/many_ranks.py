@@ -41,12 +41,12 @@ def records(shape: Sequence[int], phase: str) -> list[np.ndarray]:
     return [x, np.where(np.arange(RECORDS) % 8 == 3, -1, labels)]
 
 
-def sources(shape: Sequence[int]) -> list[Any]:
+def sources(shape: Sequence[int], batch_size: int = BATCH) -> list[Any]:
     return [
         MemoryDataLayer(
             name=phase,
             data=records(shape, phase),
-            batch_size=BATCH,
+            batch_size=batch_size,
             shuffle=phase == "train",
             exclude=[other for other in ("train", "validation", "test", "predict") if other != phase],
         )
@@ -72,9 +72,9 @@ def mlp() -> list[Any]:
 
 
 def lenet() -> list[Any]:
-    """Shifted and mirrored pictures."""
+    """Shifted and mirrored pictures, in batches that ranks divide unevenly."""
     return [
-        *sources((2, 7, 7)),
+        *sources((2, 7, 7), 13),
         CropLayer(name="crop", bottoms=["data"], tops=["crop"], crop_size=6, random_crop=True, random_mirror=True),
         ConvolutionLayer(name="conv", bottoms=["crop"], tops=["conv"], n_filter=5, kernel=3, neuron="Tanh"),
         PoolingLayer(name="pool", bottoms=["conv"], tops=["pool"], kernel=2, stride=2),
@@ -96,8 +96,11 @@ def normal() -> list[Any]:
 
 
 def synchronous() -> list[Any]:
-    """Batch norm over the batch of all ranks."""
-    return [dataclasses.replace(layer, sync=True) if isinstance(layer, BatchNormLayer) else layer for layer in normal()]
+    """Batch norm over the batch of all ranks, of which they have uneven parts."""
+    layers = [
+        dataclasses.replace(layer, sync=True) if isinstance(layer, BatchNormLayer) else layer for layer in normal()
+    ]
+    return [*sources((9,), 11), *layers[2:]]
 
 
 NETS = {"mlp": mlp, "lenet": lenet, "normal": normal, "synchronous": synchronous}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ import numpy as np
 import pytest
 
 from many_ranks import example, mlp, sources, train
-from nacre import ConfigError, RankError
+from nacre import ConfigError, Net, Part, RankError
 from nacre_data import PrefetchLayer
 from nacre_parallel import AllReduce, LocalCommunicator
-from nacre_parallel.frameworks.all_reduce import divided
+from nacre_parallel.frameworks.batches import divided
 from rank_pool import Pool, pool
 
 ADAM = {"type": "Adam", "lr_policy": 0.01, "regu_coef": 1e-3, "clip_norm": 0.5}
@@ -92,15 +93,30 @@ def test_buffers_are_the_means_over_the_ranks() -> None:
 def test_a_batch_that_cannot_be_divided_is_refused() -> None:
     ranks = LocalCommunicator()
     ranks.size = 5
-    with pytest.raises(ConfigError, match=r"train: batch_size=12 cannot be divided among 5 ranks"):
-        AllReduce().layers(mlp(), ranks)
+    train_part, validation_part, *_ = AllReduce().layers(mlp(), ranks)
+    assert (train_part.batch_size, validation_part.batch_size) == (2, 2)
+    assert train_part.undivided.batch_size == 12
+    with pytest.raises(ConfigError, match=r"train: batch_size=4 cannot be divided among 5 ranks"):
+        AllReduce().layers(sources((9,), 4), ranks)
+    assert AllReduce().layers(sources((9,), 4)[1:], ranks)[0].batch_size == 1
     train_part, validation_part, *_ = AllReduce(batch="each").layers(mlp(), ranks)
     assert (train_part.batch_size, validation_part.batch_size) == (12, 12)
     ranks.size = 4
     train_part, validation_part, *_ = AllReduce().layers(mlp(), ranks)
     assert (train_part.batch_size, validation_part.batch_size) == (3, 3)
-    prefetch: Any = divided(PrefetchLayer(layer=[sources((9,))[0]]), 4)
-    assert prefetch.layer[0].batch_size == 3
+    prefetch: Any = divided(PrefetchLayer(layer=[sources((9,))[0]]), 3, 5)
+    assert prefetch.layer[0].batch_size == 2
+    assert prefetch.batch_part == prefetch.layer[0].batch_part == Part(0, 3, 5, 12, 7, 9)
+
+
+def test_sources_that_are_divided_differently_are_refused() -> None:
+    ranks = LocalCommunicator()
+    ranks.size = 5
+    one, other = sources((9,))[0], sources((9,), 6)[0]
+    other = dataclasses.replace(other, name="more", tops=["data2", "label2"])
+    layers = AllReduce().layers([one, other], ranks)
+    with pytest.raises(ConfigError, match=r"'train' has batches of 12 records and 'more' of 6"):
+        Net("uneven", layers, rank=0, ranks=5)
 
 
 @pytest.mark.parametrize(

@@ -170,9 +170,7 @@ def begin_text(net: Net, solver: Solver) -> str:
     """Return the first line of a training: what is trained, how long, on what, and where it is saved."""
     parameters = sum(slot.storage.size for slot in net.slots if slot.trainable)
     frozen = sum(slot.storage.size for slot in net.slots if slot.trainable and slot.frozen)
-    rows = max((op.outputs[0].shape[0] for op in net.ops if op.is_source and op.outputs[0].shape), default=0)
-    ranks = net.ranks
-    records = f" of {rows * solver.n_accumulate * net.target.ranks:,} records" if rows else ""
+    records = f" of {net.batch * solver.n_accumulate:,} records" if net.batch else ""
     epochs = f"{solver.max_epoch:,} epoch{'s' * (solver.max_epoch > 1)}" if solver.max_epoch else ""
     if isfinite(solver.n_iter):
         most = f" and {epochs}, whichever ends first" if epochs else ""
@@ -180,7 +178,7 @@ def begin_text(net: Net, solver: Solver) -> str:
     else:
         turns = f"{epochs} in batches{records}"
     place = solver.snapshot_place()
-    several = f" on {ranks} ranks" if ranks > 1 else ""
+    several = f" on {net.ranks} ranks" if net.ranks > 1 else ""
     saved = f"snapshots go to {place[0]}" if place else "nothing is saved"
     kept = f" ({frozen:,} frozen)" if frozen else ""
     return f"training '{net.name}': {parameters:,} parameters{kept}, {turns}{several}; {saved}"

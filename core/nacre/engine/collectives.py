@@ -36,8 +36,8 @@ class Collectives(Shares):
         slots: Sequence[Slot],
         losses: Sequence[str],
     ) -> None:
-        super().__init__(communicator, ops, "", view.scalars)
-        self._net, self._view, self._slots = net, view, slots
+        super().__init__(communicator, ops, view)
+        self._net, self._slots = net, slots
         view.scalars.declare(ROWS_OF_PART)
         self._own_losses = {op.name: op for op in self.losing}
         self.losing = [op for op in self.losing if _by_records(op.node.part)]
@@ -86,7 +86,7 @@ class Collectives(Shares):
         run: list[Slot] = []
         for slot in [*(one for one in self._slots if one.placed and one.everywhere and not one.frozen), None]:
             if run and (slot is None or not _follows(run[-1], slot)):
-                steps.append(Step("all-reduce", run[0].name, partial(self._view.add_up, _span(run))))
+                steps.append(Step("all-reduce", run[0].name, partial(self.view.add_up, _span(run))))
                 run = []
             run += [slot] if slot else []
         return steps

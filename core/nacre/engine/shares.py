@@ -7,7 +7,7 @@ from typing import Any
 
 from ..protocols.backend import Own, Step
 from ..protocols.communicator import Communicator
-from ..protocols.view import Scalars
+from ..protocols.view import View
 from .ops import Op
 
 
@@ -22,12 +22,12 @@ class Shares:
     and `batch` is the number of the batch.
     """
 
-    def __init__(self, communicator: Communicator, ops: Sequence[Op], phase: str, scalars: Scalars) -> None:
-        self.communicator, self.scalars = communicator, scalars
+    def __init__(self, communicator: Communicator, ops: Sequence[Op], view: View) -> None:
+        self.communicator, self.view, self.scalars = communicator, view, view.scalars
         self.losing = [op for op in ops if op.neuron is None and op.node.layer.has_loss]
         self.of: dict[str, float] = {op.name: 1 / communicator.size for op in self.losing}
         self.rows = self.batch = 0
-        self.steady = phase == "train" and all(op.state.divided_by != "count" for op in self.losing)
+        self.steady = view.phase == "train" and all(op.state.divided_by != "count" for op in self.losing)
         """Whether they are always the same: in training every rank has a full batch."""
 
     def step(self) -> Step:
@@ -39,11 +39,11 @@ class Shares:
         import numpy as np
 
         self.batch += 1
-        rows, size = int(self.scalars["rows"]), self.communicator.size
+        rows = int(self.scalars["rows"])
         counts = [rows, *(0 if empty else self._count(op, rows) for op in self.losing)]
         if self.steady:
-            self.rows = rows * size
-            totals = [size * count for count in counts]
+            self.rows = self.view.together(rows)
+            totals = [self.rows] * len(counts)
         else:
             summed = np.array(counts, np.int64)
             self.communicator.allreduce(summed)

@@ -14,6 +14,7 @@ from ..discovery.registry import registry
 from ..protocols.backend import Backend, open_backend
 from ..protocols.communicator import Communicator
 from ..protocols.graph import Node
+from ..protocols.part import Part
 from ..protocols.view import Fitted, Scalars, View, named_view, part_view
 from .kernels import misfit
 
@@ -24,9 +25,10 @@ class Target:
 
     `compute` is the narrower type that kernels use if they can, or `dtype`; `pins` and `kernels` are those of the net
     and of the settings together; `fitted` is what is known of the training data; `rank` is that of this process among
-    `ranks` of them that share batches; the `communicator` connects those that train a batch together, if there is one.
-    `whole` has the shapes of the parameters of the whole net, if this is one rank's part of it, and `between` connects
-    the ranks of such a net. `components` are those of layers for which states have asked (`View.kernel`), in order.
+    `ranks` of them that share batches, and `part` its part of each, if not all have as many rows; the `communicator`
+    connects those that train a batch together, if there is one. `whole` has the shapes of the parameters of the whole
+    net, if this is one rank's part of it, and `between` connects the ranks of such a net. `components` are those of
+    layers for which states have asked (`View.kernel`), in order.
     """
 
     backend: Backend
@@ -41,6 +43,7 @@ class Target:
     rank: int
     ranks: int
     communicator: Communicator | None
+    part: Part | None = None
     scalars: Scalars = field(default_factory=Scalars)
     whole: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     between: Any = None
@@ -71,6 +74,7 @@ class Target:
                 fitted=self.fitted,
                 rank=self.rank,
                 ranks=self.ranks,
+                part=self.part,
                 communicator=self.communicator,
                 find_kernel=self.find_kernel,
             )

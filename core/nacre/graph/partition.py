@@ -299,8 +299,6 @@ class _Divider:
             return f"its blobs have {' and '.join(map(str, sorted(rows)))} rows"
         if min(rows, default=self.parts) < self.parts:
             return f"a batch of {min(rows)} records is too small for {self.parts} ranks"
-        if node.layer.is_source and min(rows) % self.parts:
-            return f"its batch of {min(rows)} records is not a multiple of {self.parts}, the number of ranks"
         return ""
 
     def _feature_needs(self, index: int, axis: Mapping[int, int]) -> tuple[list[_Need], dict[int, tuple[int, ...]]]:

@@ -79,6 +79,16 @@ class NetAccess:
         self._sources.tell(error, when)
 
     @property
+    def rows(self) -> int:
+        """How many records of the last batch are real, on all ranks together."""
+        return self._sources.rows
+
+    @property
+    def batch(self) -> int:
+        """How many records the largest batch of a source here has, on all ranks together; 0 if there is none."""
+        return self._sources.batch
+
+    @property
     def epoch(self) -> int:
         """How many passes over its data are complete, of the first source whose data have an end."""
         return self._sources.epoch

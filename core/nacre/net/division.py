@@ -11,12 +11,12 @@ from ..discovery.registry import registry
 from ..discovery.settings import held_settings
 from ..engine.parameters import Slot
 from ..engine.setup import set_up
-from ..errors import TopologyError
+from ..errors import ConfigError, TopologyError
 from ..graph.gradients import wanted_gradients, why_no_backward
 from ..graph.partition import CONNECTORS, Bridge, Declared, Partition, partition
 from ..graph.wiring import Wiring, check_names, wire
 from ..protocols.graph import Graph, Node
-from ..protocols.part import BATCH, FEATURES, NONE, Cut
+from ..protocols.part import BATCH, FEATURES, NONE, Cut, Part
 from ..protocols.view import Scalars
 
 if TYPE_CHECKING:
@@ -58,6 +58,26 @@ class Division:
 def how_divided(node: Node) -> str:
     """Return how the layer of a node is divided among ranks, in words; without a part, every rank has its records."""
     return {NONE: "whole", BATCH: "by records", FEATURES: "by features"}[node.part.dim if node.part else BATCH]
+
+
+def part_of_batches(net: str, graph: Graph) -> Part | None:
+    """Return this rank's part of each batch, if the ranks have not all as many rows.
+
+    Raises:
+        ConfigError: two sources have batches that are divided differently.
+    """
+    parts = {node.name: part for node in graph.nodes if (part := node.layer.batch_part) is not None}
+    uneven = [name for name, part in parts.items() if part.length % part.count]
+    if not uneven:
+        return None
+    part = parts[uneven[0]]
+    if others := [name for name, other in parts.items() if other.length != part.length]:
+        raise ConfigError(
+            f"net '{net}': '{uneven[0]}' has batches of {part.length} records and '{others[0]}' of "
+            f"{parts[others[0]].length}, which {part.count} ranks cannot divide in the same way",
+            f"use multiples of {part.count}, or batches of one size",
+        )
+    return part
 
 
 def divide(

@@ -42,7 +42,7 @@ from ..protocols.view import Fitted, View
 from .access import NetAccess
 from .blobs import Blobs
 from .carried import Carried
-from .division import Division, divide
+from .division import Division, divide, part_of_batches
 from .finite import Watch
 from .options import Fallback, NetOptions, read_options
 from .parameters import Parameters
@@ -171,6 +171,8 @@ class Net(NetAccess):
         graph = sort(expand(Graph.of(here, options.read_outside), self.phase, self.algorithm))
         if options.ranks > 1 and is_divided(graph.nodes, options.partition_dim):
             graph = self._divide(graph, options)
+        elif options.ranks > 1:
+            self.target = replace(self.target, part=part_of_batches(self.name, graph))
         read_outside = graph.keep
         if options.keep is not None:
             rewritten = self.backend.rewrite(graph)
@@ -269,7 +271,7 @@ class Net(NetAccess):
         if self.communicator is not None:
             if self.division is None:
                 if self.target.communicator is not None:
-                    self._shares = Shares(self.target.communicator, self.ops, self.phase, self.scalars)
+                    self._shares = Shares(self.target.communicator, self.ops, self.view())
             else:
                 known = self.view(), self.ops, self.slots
                 self._collectives = Collectives(self.name, self.communicator, *known, self.division.losses)

@@ -108,6 +108,18 @@ class Sources:
     # Passes over the data
 
     @property
+    def rows(self) -> int:
+        return int(self._scalars["rows"]) if self._shares is None else self._shares.rows
+
+    @property
+    def batch(self) -> int:
+        batches: list[int] = []
+        for op, state in self._at_work:
+            if op.outputs[0].shape:
+                batches.append(state.backend.joined(op.outputs[0].shape[0])[1])
+        return max(batches, default=0)
+
+    @property
     def epoch(self) -> int:
         if self._collectives is not None:
             return self._collectives.epoch
@@ -146,10 +158,9 @@ class Sources:
             if each is not None:
                 each()
             batches += 1
-            real = int(self._scalars["rows"]) if self._shares is None else self._shares.rows
-            total += statistics.count_losses() * real
-            rows += real
-            empty = 0 if real else empty + 1
+            total += statistics.count_losses() * self.rows
+            rows += self.rows
+            empty = 0 if self.rows else empty + 1
             if empty > 1 or (not rows and self.epoch != start):
                 reason = f"{empty} batches after another have no row that counts, in a pass that has to have some"
                 raise wrong(self._ending[0], reason, "forward must set self.rows, and self.epoch at the end of a pass")

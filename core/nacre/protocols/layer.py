@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, Self, cast, get_args
 
 from ..errors import ConfigError, ContractError
 from ..fields.checks import non_negative
 from ..fields.configured import Configured, Field, inside
 from ..fields.types import NAME, ClassCount, Converted, Names, Paths, Place, default, file_names, whole
 from .components import Neuron, Transformer
-from .part import DIMS
+from .part import DIMS, Part
 
 if TYPE_CHECKING:
     from ..calls.handles import Top
@@ -391,6 +391,26 @@ class Layer(Configured):
             )
         return dataclasses.replace(cast("Any", self), batch_size=rows)
 
+    def as_part_of(self, whole: Layer, part: Part) -> Self:
+        """Note that each batch of this source, and of those in it, is a part of a whole one's; return this source."""
+        object.__setattr__(self, "_whole", (whole, part))
+        for field in type(self).fields():
+            value = getattr(self, field.name)
+            for one in cast("tuple[Any, ...]", value) if isinstance(value, tuple) else ():
+                if isinstance(one, Layer):
+                    one.as_part_of(one, part)
+        return self
+
+    @property
+    def undivided(self) -> Layer:
+        """The source of whole batches of which this one feeds a rank's part; any other layer itself."""
+        return vars(self).get("_whole", (self, None))[0]
+
+    @property
+    def batch_part(self) -> Part | None:
+        """Which part of the batches of `undivided` this source feeds, or None."""
+        return vars(self).get("_whole", (self, None))[1]
+
     def weighing(self, blob: str) -> Layer | None:
         """Return this loss as one that multiplies the loss of each record by its number in a blob; None if it cannot.
 
@@ -536,7 +556,7 @@ def statistic_of_classes(layer: Layer, name: str) -> tuple[str, tuple[int, ...]]
     """
     said = _declared(layer, name)
     found = _pattern(said).fullmatch(name) if said else None
-    return said, tuple(map(int, found.groups())) if found else ()
+    return said, tuple(int(found[place + 1]) for place in range(found.lastindex or 0)) if found else ()
 
 
 def is_of_class(layers: Mapping[str, Layer], layer: str, name: str) -> bool:

@@ -90,8 +90,9 @@ ROWS_OF_PART, EVERY_ROW = "rows of the part", "every row"
 class View:
     """The net's own view of its backend: what a state may know of the outside world, and nothing else.
 
-    `fitted` is what is known of the training data when a state is set up; `communicator` connects the `ranks` that
-    train a batch together, or is None. `between` connects the ranks that a net is divided among; else it is None.
+    `part` is this rank's of the batch of all ranks, where its rows are not as many as every other rank's. `fitted` is
+    what is known of the training data when a state is set up; `communicator` connects the `ranks` that train a batch
+    together, or is None. `between` connects the ranks that a net is divided among; else it is None.
     """
 
     between: Any = None  # a Communicator, if the net can run
@@ -109,6 +110,7 @@ class View:
         fitted: Fitted | None = None,
         rank: int = 0,
         ranks: int = 1,
+        part: Part | None = None,
         communicator: Communicator | None = None,
         find_kernel: Callable[[Any, Sequence[Any]], Any] | None = None,
     ) -> None:
@@ -124,6 +126,7 @@ class View:
         self.fitted = fitted or {}
         self.rank = rank
         self.ranks = ranks
+        self._part = part
         self.communicator = communicator
         self._own_name = self._full_name = ""  # those of a layer in a container
         self._scratch: dict[tuple[Any, ...], Array] = {}
@@ -139,11 +142,6 @@ class View:
         return self._full_name + slash + rest if self._full_name and first == self._own_name else name
 
     @property
-    def together(self) -> int:
-        """The number of ranks whose arrays `add_up` adds: those that train a batch together."""
-        return 1 if self.communicator is None else self.communicator.size
-
-    @property
     def step(self) -> int:
         """The iteration, counted from 0."""
         return int(self.scalars["step"])
@@ -152,6 +150,17 @@ class View:
     def rows(self) -> int:
         """How many rows of this batch are real; a layer of a smaller batch counts no more than it has."""
         return int(self.scalars["rows"])
+
+    def joined(self, rows: int) -> tuple[int, int]:
+        """Return where so many rows of this rank begin in the batch of all ranks, and how many rows that has."""
+        if self._part is None:
+            return self.rank * rows, self.ranks * rows
+        own = self._part.stop - self._part.start
+        return rows * self._part.start // own, rows * self._part.length // own
+
+    def together(self, rows: int) -> int:
+        """Return how many rows those ranks have whose arrays `add_up` adds, where this one has so many."""
+        return rows if self.communicator is None else self.joined(rows)[1] * self.communicator.size // self.ranks
 
     def random(self, name: str, iteration: Callable[[], int] | None = None) -> Random:
         """Return the random numbers of a layer: a function of (seed, full name, step) and nothing else.
@@ -316,7 +325,7 @@ def part_view(view: View, part: Part, between: Any) -> View:
     named = copy(view)
     named.between = between
     if part.dim == BATCH:
-        named.rank, named.ranks = part.number, part.count
+        named.rank, named.ranks, named._part = part.number, part.count, part  # pyright: ignore[reportPrivateUsage]
     else:
         named.rank, named.ranks, named.communicator = 0, 1, None
     if part.inserted or part.dim == BATCH:
@@ -332,7 +341,7 @@ class ViewRandom(Random):
     def __init__(self, view: View, name: str, iteration: Callable[[], int] | None = None) -> None:
         super().__init__(view.seed, name, iteration or (lambda: int(view.scalars["step"])))
         self._backend = view.backend
-        self._rank, self._ranks = view.rank, view.ranks
+        self._view = view
         self._staging: dict[tuple[tuple[int, ...], str], np.ndarray] = {}
 
     def uniform(
@@ -342,9 +351,9 @@ class ViewRandom(Random):
 
         Of several ranks, each has its rows of the batch of all of them: axis 0 is the batch, unless `whole` is given.
         """
-        if whole is None and self._ranks > 1:
-            whole = self._ranks * out.shape[0], *out.shape[1:]
-            start = self._rank * out.shape[0], *(0 for _ in out.shape[1:])
+        if whole is None and self._view.ranks > 1:
+            first, rows = self._view.joined(out.shape[0])
+            whole, start = (rows, *out.shape[1:]), (first, *(0 for _ in out.shape[1:]))
         if self._backend.on_host:
             super().uniform(out, draw, whole=whole, start=start)
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from .components import ComponentTests
 from .crew import crew, own_backend, together
 from .suite import When, only
 from .toys import WIDE, Descent, LineLayer, MeanSquareLayer
-from .trial import Example
+from .trial import Example, backends
 
 BATCH = 12
 ITERATIONS = 6
@@ -156,7 +156,9 @@ class FrameworkTests(ComponentTests):
             if self.exact:
                 _check_same(resumed[0], uninterrupted[0], f"the training of {size} ranks that was resumed")
 
-    def _run(self, example: Example, size: int, work: Any, max_iter: int = ITERATIONS) -> list[dict[str, Any]]:
+    def _run(
+        self, example: Example, size: int, work: Callable[[int, Training], object], max_iter: int = ITERATIONS
+    ) -> list[dict[str, Any]]:
         """Let the ranks of a training work; return what each has in the end."""
         ranks, framework = crew(size), self.make_component(example)
 
@@ -174,7 +176,7 @@ def _training(communicator: Communicator | None, framework: Framework | None, ma
     if communicator is not None and framework is not None:
         layers = framework.layers(layers, communicator)
         options = {"communicator": communicator, "group": framework.group(communicator)}
-    net = Net("framework", layers, backend=own_backend("numpy"), dtype="float64", **options)
+    net = Net("framework", layers, backend=own_backend(backends()[0]), dtype="float64", **options)
     return Solver(Descent(), lr_policy=0.1, max_iter=max_iter, framework=framework).start(net)
 
 

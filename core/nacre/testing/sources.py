@@ -17,6 +17,7 @@ from ..errors import ContractError, DataError
 from ..net.net import Net
 from ..protocols.backend import HostMemory
 from ..protocols.layer import PHASES, Layer, Phase, tops_of
+from ..protocols.part import BATCH, Part, part_of
 from ..protocols.state import SourceState
 from .bench import spoil
 from .outside import Things, check_unchanged, global_state, growth, saved
@@ -298,13 +299,16 @@ class SourceTests(Checks):
     # Others
 
     def test_ranks(self, example: Example, tmp_path: Path) -> None:
-        """The batches of several ranks are together the batch of one rank with as many records."""
-        for ranks, phase in itertools.product((2, 3), ("train", "validation")):
-            layer = self.make_in(tmp_path, example, batch=2)
-            with self.feeding(tmp_path, example, batch=2 * ranks, phase=phase) as whole:
-                expected = [whole.batch() for _ in range(4)]
+        """The batches of several ranks are together the batch of one rank with as many records, also if uneven."""
+        for ranks, size, phase in ((2, 4, "train"), (2, 4, "validation"), (3, 5, "train"), (3, 7, "validation")):
+            whole = self.make_in(tmp_path, example, batch=size)
+            with self.feeding(tmp_path, example, made=whole, phase=phase) as fed:
+                expected = [fed.batch() for _ in range(4)]
             found: list[list[bytes]] = [[] for _ in expected]
             for rank in range(ranks):
+                start, stop = part_of(size, rank, ranks)
+                layer = self.make_in(tmp_path, example, batch=stop - start)
+                layer.as_part_of(whole, Part(BATCH, rank, ranks, size, start, stop))
                 with self.feeding(tmp_path, example, made=layer, phase=phase, rank=rank, ranks=ranks) as part:
                     for number, batch in enumerate(expected):
                         mine = part.batch()
@@ -315,8 +319,8 @@ class SourceTests(Checks):
                         )
             for number, batch in enumerate(expected):
                 assert sorted(found[number]) == sorted(batch.in_bytes()[: batch.rows]), (
-                    f"phase {phase}, batch {number}: {ranks} ranks of 2 records each do not have together what one "
-                    f"rank has in a batch of {2 * ranks}: look at backend.rank and backend.ranks"
+                    f"phase {phase}, batch {number}: {ranks} ranks do not have together what one rank has in a batch "
+                    f"of {size}: look at backend.joined(rows)"
                 )
 
     @only(TOLD)

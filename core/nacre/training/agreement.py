@@ -32,7 +32,9 @@ def facts_of(members: Members) -> dict[str, Any]:
     for op in net.ops if net.division is None else ():
         if isinstance(op.state, SourceState):
             memory = {key: value for key, value in remembered(op.state).items() if isinstance(value, int | str)}
-            data[f"data of layer '{op.name}'"] = {**memory, "shapes": [list(value.shape) for value in op.outputs]}
+            joined = net.view().joined
+            shapes = [[joined(length)[1] for length in one.shape[:1]] + [*one.shape[1:]] for one in op.outputs]
+            data[f"data of layer '{op.name}'"] = {**memory, "shapes": shapes}
     texts = {name: value for name, value in environment.items() if isinstance(value, str) and name not in MACHINE}
     versions = {f"version of {name}": value for name, value in texts.items()}
     return {**versions, **layers, **data, **state}

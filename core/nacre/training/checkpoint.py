@@ -105,7 +105,7 @@ def described(members: Members) -> dict[str, Any]:
     net = members.net
     return {
         "net": net.name,
-        "layers": [table_of(layer) | {"name": layer.name} for layer in net.layers],
+        "layers": [table_of(layer.undivided) | {"name": layer.name} for layer in net.layers],
         "seed": net.seed,
         "dtype": net.dtype,
         "compute": net.compute_dtype,
@@ -156,8 +156,9 @@ def restore(members: Members, snapshot: Snapshot, *, reset_solver: bool = False)
     if reset_solver:
         state = {key: value for key, value in state.items() if key != "settings"}  # they are meant to be different
     try:
+        whole = [layer.undivided for layer in net.layers]
         different = bit_differences(state, described(members), net.given_plan)
-        fields = list(field_differences(state, net.layers, net.frozen, members.settings, net.phase))
+        fields = list(field_differences(state, whole, net.frozen, members.settings, net.phase))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise SnapshotError(f"the snapshot's description of its training cannot be read: {error!r}") from error
     net.parameters.check(snapshot)

@@ -62,13 +62,14 @@ class RandomNormalState(SourceState, host_only=True):
         self.random = backend.random(layer.name, lambda: self.batches)
 
     def ready(self) -> None:
-        ranks = self.backend.ranks
-        self.exact = [np.empty((ranks, *blob.shape)) for blob in self.blobs]  # float64: the same noise in every type
+        self.starts = [self.backend.joined(len(blob)) for blob in self.blobs]
+        sizes = zip(self.starts, self.blobs, strict=True)  # float64: the same noise in every type
+        self.exact = [np.empty((rows, *blob.shape[1:])) for (_, rows), blob in sizes]
 
     def forward(self, inputs: list[Any]) -> None:
-        for draw, (blob, exact) in enumerate(zip(self.blobs, self.exact, strict=True)):
+        for draw, (blob, exact, (start, _)) in enumerate(zip(self.blobs, self.exact, self.starts, strict=True)):
             self.random.generator(draw).standard_normal(out=exact)
-            np.copyto(blob, exact[self.backend.rank], casting="same_kind")
+            np.copyto(blob, exact[start : start + len(blob)], casting="same_kind")
         self.batches += 1
 
     def rewind(self) -> None:

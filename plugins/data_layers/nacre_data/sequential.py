@@ -151,9 +151,9 @@ class StreamPasses(Passes):
         self.seek()
         self.reached = None
         size, held = len(batch), []
-        for row in range(size * self.ranks):
+        for row in range(self.whole):
             record = self.upcoming or self._begin()
-            if row // size == self.rank:
+            if self.first <= row < self.first + size:
                 self.epochs[len(held) :] = self.epoch
                 held.append(record)
             self.position += 1

@@ -122,7 +122,7 @@ class RecordSourceLayer(Layer, is_source=True):
 def check_batch(layer: Any, backend: Any, count: int) -> None:
     """Raise DataError if the batch of a layer is larger than its data in phase `train`; in others it is filled up."""
     ranks = backend.ranks
-    if backend.phase == "train" and layer.batch_size * ranks > count:
+    if backend.phase == "train" and backend.joined(layer.batch_size)[1] > count:
         each = f" on each of {ranks} ranks" if ranks > 1 else ""
         most = count // ranks
         raise DataError(
@@ -144,7 +144,7 @@ class Passes:
         self.count = count or 0
         self.shuffle: bool = layer.shuffle
         self.trains = backend.phase == "train"
-        self.rank, self.ranks = backend.rank, backend.ranks
+        self.first, self.whole = backend.joined(layer.batch_size)  # rows of the ranks before this one, and of all
         self.random = backend.random(layer.name, lambda: self.epoch)
         self.position = 0
         self.epoch = 0
@@ -155,7 +155,7 @@ class Passes:
     def choose(self, batch: np.ndarray) -> int:
         """Fill `batch` with the numbers of this rank's next records; return how many of them are real."""
         size = len(batch)
-        before, left = self.rank * size, self.ranks * size  # rows of the ranks before this one, and of all
+        before, left = self.first, self.whole
         filled = 0
         while left:
             records = self._order()[self.position : self.position + left]
@@ -206,8 +206,8 @@ class RecordSourceState(SourceState, host_only=True):
     function of seed, layer name and epoch. With `sampling` a pass in phase `train` has as many records, but some of
     them several times, and others not at all.
 
-    With several ranks, a batch of all ranks together has batch_size records for each, and each rank takes its part of
-    them, in the order of the ranks. At the end of a pass in other phases the last ranks may have no real row.
+    With several ranks, a batch of all ranks together has the batch_size records of each, and each rank takes its part
+    of them, in the order of the ranks. At the end of a pass in other phases the last ranks may have no real row.
 
     With `ahead`, a thread reads batches before they are needed; `passes` and `records` belong to it while it runs.
     `position` and `epoch` are those after the batch that was used last, so that a snapshot does not contain what is

@@ -167,7 +167,7 @@ class TextState(SourceState, host_only=True):
         shape = layer.batch_size, layer.steps
         self.blobs = [backend.blob(shape, kind) for _, kind in zip(layer.tops, ("int64", "int64", None), strict=False)]
         self.trains = backend.phase == "train"
-        self.streams = layer.batch_size * backend.ranks
+        self.first, self.streams = backend.joined(layer.batch_size)
         self.position = 0
         self.units = layer.units()
         self.read: Text | None = None  # until it is numbers
@@ -227,8 +227,7 @@ class TextState(SourceState, host_only=True):
     def _train(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return where the streams read now, that all of it counts, and where they begin anew; and go on."""
         layer, length = self.layer, self.targets + 1
-        first = self.backend.rank * layer.batch_size
-        starts = np.array([(first + row) * length // self.streams for row in range(layer.batch_size)])
+        starts = np.array([(self.first + row) * length // self.streams for row in range(layer.batch_size)])
         places = (starts[:, None] + self.position + np.arange(layer.steps)) % self.targets
         begins = places == 0
         if not self.position:
@@ -244,7 +243,7 @@ class TextState(SourceState, host_only=True):
         windows = -(-self.targets // layer.steps)
         each, more = divmod(windows, self.streams)
         batch = self.position // layer.steps
-        streams = self.backend.rank * size + np.arange(size)
+        streams = self.first + np.arange(size)
         starts = (streams * each + np.minimum(streams, more) + batch) * layer.steps
         places = starts[:, None] + np.arange(layer.steps)
         counting = streams < (self.streams if batch < each else more)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import Layer, Net, Solver
+from nacre import Group, Layer, Net, Solver
 from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
@@ -67,6 +67,7 @@ ANOTHER: dict[str, Any] = {
     "rank": 1,
     "ranks": 2,
     "communicator": Second(),
+    "group": Group(Second(), 1, 2),
     "partition_dim": 0,
 }
 """For each argument of a net a value that is not the default's, or of no matter."""

@@ -744,6 +744,8 @@ def test_a_state_sees_this_of_the_world_and_nothing_else() -> None:
         "communicator",
         "between",
         "add_up",
+        "joined",
+        "together",
     }
     memory = {"xp", "blob", "alias", "empty", "constant", "scratch", "from_host", "to_host"}
     waiting = {"number", "require", "check_required"}

@@ -57,7 +57,7 @@ class DropoutKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
     def _add(self, kind: str, ends: dict[str, Array], size: int) -> None:
         scalars, record = self.backend.scalars, recorder(self.backend).record
         arrays = {**ends, "kept": self.kept, "scalars": record.read(scalars), "key": self.key}
-        first = self.backend.rank * size  # of the elements of all ranks
+        first, _ = self.backend.joined(size)  # of the elements of all ranks
         numbers = {
             "size": size,
             "first": first,

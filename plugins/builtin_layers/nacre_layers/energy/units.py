@@ -26,8 +26,8 @@ def sample(backend: Any, random: Random, units: str, means: Array, out: Array, d
         backend.xp.less(uniform, means, out=out)
     else:
         rows, *others = means.shape
-        every = random.generator(draw).standard_normal((backend.ranks * rows, *others))  # those of all ranks
-        exact = every[backend.rank * rows :][:rows]  # float64: the same in every type
+        first, every = backend.joined(rows)
+        exact = random.generator(draw).standard_normal((every, *others))[first : first + rows]  # the same in every type
         noise = backend.scratch(tuple(means.shape), slot=9)
         backend.from_host(exact.astype(str(noise.dtype), copy=False), noise)
         backend.xp.add(means, noise, out=out)

@@ -83,7 +83,7 @@ class Standard:
         sync: bool = False,
     ) -> None:
         self.backend, self.shape, self.epsilon, self.centred, self.sync = backend, shape, epsilon, centred, sync
-        self.count = shape[0] * shape[2] * (backend.together if sync else 1)
+        self.count = (backend.together(shape[0]) if sync else shape[0]) * shape[2]
         self.sums = Sums(backend, shape)
         self.mean, self.variance, self.slope = (backend.empty((1, shape[1], 1)) for _ in range(3))
 

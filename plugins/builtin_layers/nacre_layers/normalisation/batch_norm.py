@@ -76,10 +76,8 @@ class BatchNormState(NormalisingState, of=BatchNormLayer, reads=""):
         self.declare(inputs, (self.shape[1],))
         self.mean, self.variance = batch_norm_buffers(self.shape[1])
         self.parameters += [self.mean, self.variance]
-        self.images, self.count = (
-            inputs[0].shape[0],
-            self.shape[0] * self.shape[2] * (backend.together if layer.sync else 1),
-        )
+        self.images = inputs[0].shape[0]
+        self.count = (backend.together(self.shape[0]) if layer.sync else self.shape[0]) * self.shape[2]
 
     def standard_of(self, shape: tuple[int, int, int]) -> Standard:
         return Standard(self.backend, shape, self.layer.epsilon, sync=self.layer.sync)

@@ -105,8 +105,8 @@ class RandomCropState(CropState, reads="", capturable=False):
     def _draw(self, shape: tuple[int, ...]) -> list[tuple[slice, ...]]:
         """Draw the positions of the windows in images of this shape."""
         images, _, *lengths = shape
-        drawn = self.random.generator().random((3, images * self.backend.ranks), np.float32)
-        ours = drawn[:, images * self.backend.rank :][:, :images]  # of the images of all ranks
+        first, every = self.backend.joined(images)
+        ours = self.random.generator().random((3, every), np.float32)[:, first : first + images]
         uniform = ours.astype(np.float64)  # so that u n is exact
         starts: list[list[int]] = []
         for length, crop, chance in zip(lengths, self.layer.crop_size, uniform, strict=False):

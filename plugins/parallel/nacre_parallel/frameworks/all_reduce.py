@@ -12,15 +12,17 @@ class AllReduce(SharedBatches):
     """Every rank trains the whole net on its part of each batch; then they add up their gradients, and all update.
 
     The parameters are the same on all ranks, bit for bit. With ranks r = 0 to n - 1 and batches of b records, rank r
-    reads the records r b / n to (r + 1) b / n of each, draws the masks and the shifts of these rows of the whole, and
-    divides its losses by what counts on all ranks: so n ranks train as one process with the whole batch would, but for
-    the order of sums. Batch norm uses the mean and the variance of a rank's own rows; its running ones, as all buffers,
-    are the mean over the ranks. SINGA's framework of one worker group and one server group, synchronous; Dean and
-    others, "Large scale distributed deep networks", 2012, compare others with it.
+    reads the records r b / n to (r + 1) b / n of each, rounded down, draws the masks and the shifts of these rows of
+    the whole, and divides its losses by what counts on all ranks: so n ranks train as one process with the whole batch
+    would, but for the order of sums. Batch norm uses the mean and the variance of a rank's own rows; its running ones,
+    as all buffers, are the mean over the ranks. SINGA's framework of one worker group and one server group,
+    synchronous; Dean and others, "Large scale distributed deep networks", 2012, compare others with it.
 
     Raises:
-        ConfigError: a batch cannot be divided among the ranks, or the solver's algorithm does not follow a loss.
+        ConfigError: a batch has fewer records than there are ranks, or the solver's algorithm does not follow a loss.
     """
+
+    uneven = True
 
     def start(self, training: Training) -> FrameworkState:
         return AllReduceState(self, training)
@@ -33,13 +35,14 @@ class AllReduceState(FrameworkState):
         super().__init__(framework, training)
         self.communicator = communicator_of(framework, training)
         self.ordered = training.net.deterministic
-        self.view = training.net.view()
+        self.view, part = training.net.view(), training.net.target.part
         self.arenas = gradient_arenas(training)
         self.buffers = buffers_of(training.net)
+        self.share = 0.0 if part is None else (part.stop - part.start) / part.length
 
     def steps(self) -> list[Step]:
         steps = [Step("all-reduce", "gradients", self.add_up)]
-        return [*steps, Step("average", "buffers", self.average)] if self.buffers.numbers.size else steps
+        return [*steps, Step("average", "buffers", self.average)] if self.buffers.arrays else steps
 
     def add_up(self) -> None:
         """Replace the gradients by the sums of those of all ranks."""
@@ -47,5 +50,5 @@ class AllReduceState(FrameworkState):
             self.view.add_up(arena)
 
     def average(self) -> None:
-        """Replace the buffers by their means over all ranks."""
-        self.buffers.average(self.communicator, ordered=self.ordered)
+        """Replace the buffers by their means over all ranks, each with the weight of its rows."""
+        self.buffers.average(self.communicator, ordered=self.ordered, share=self.share)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from nacre import Algorithm, Array, Communicator, ConfigError, Framework, Layer, Layers, Training
+from nacre import Algorithm, Array, Communicator, ConfigError, Framework, Layer, Layers, Part, Training, part_of
 
 
 class SharedBatches(Framework):
@@ -19,38 +19,63 @@ class SharedBatches(Framework):
     batch: Annotated[
         Literal["whole", "each"], "whether the batch_size of a source is that of all workers together, or of each"
     ] = "whole"
+    uneven: ClassVar[bool] = False
+    """Whether the workers' parts of a batch may differ by a row."""
 
     def workers(self, ranks: int) -> int:
         """Return how many of so many ranks train batches; they are the first ones."""
         return ranks
 
     def layers(self, layers: Sequence[Layer], communicator: Communicator) -> list[Layer]:
-        workers = self.workers(communicator.size)
         if self.batch == "each":
             return list(layers)
-        parts = {layer: communicator.size if "train" in layer.exclude else workers for layer in layers}
-        return [divided(one, parts[one], type(self).__name__) if one.is_source else one for one in layers]
+        workers, rank = self.workers(communicator.size), communicator.rank
+        return [
+            self._divided(layer, rank, workers, communicator.size) if layer.is_source else layer for layer in layers
+        ]
+
+    def _divided(self, layer: Layer, rank: int, workers: int, ranks: int) -> Layer:
+        count = ranks if "train" in layer.exclude else workers
+        return divided(layer, min(rank, count - 1), count, type(self).__name__, uneven=self.uneven)
 
 
-def divided(layer: Layer, ranks: int, framework: str = "AllReduce") -> Layer:
-    """Return a source whose batches are those of one of so many ranks, also if it is made of other sources."""
+def divided(layer: Layer, rank: int, ranks: int, framework: str = "AllReduce", *, uneven: bool = True) -> Layer:
+    """Return a source that feeds one rank's part of each batch, also if it is made of other sources.
+
+    Outside of training, where a batch need not be full, it has at least one row. Where parts may not be `uneven`, the
+    ranks have as many rows there as the one with the most.
+
+    Raises:
+        ConfigError: a batch of the training cannot be divided.
+    """
     fields: dict[str, Any] = {}
+    part: Part | None = None
     for field in type(layer).fields():
         if field.takes(Layers):
-            fields[field.name] = [divided(one, ranks, framework) for one in getattr(layer, field.name)]
+            inside = [divided(one, rank, ranks, framework, uneven=uneven) for one in getattr(layer, field.name)]
+            fields[field.name] = inside
+            part = next((found for one in inside if (found := one.batch_part) is not None), part)
     sizes = getattr(layer, "batch_size", None)
     if sizes is not None:
         every = list(sizes) if isinstance(sizes, Sequence) else [sizes]
-        for size in every:
-            if size % ranks and "train" not in layer.exclude:  # elsewhere each record counts once, in whatever batch
+        odd = any(size % ranks for size in every) and (len(set(every)) > 1 or not uneven)
+        if "train" in layer.exclude and (min(every) < ranks or (odd and not uneven)):
+            parts = [-(-size // ranks) for size in every]
+        else:
+            if min(every) < ranks or odd:
                 raise ConfigError(
-                    f"{layer.name}: batch_size={size} cannot be divided among {ranks} ranks",
+                    f"{layer.name}: batch_size={sizes} cannot be divided among {ranks} ranks",
                     f"use a multiple of {ranks}; or let it be that of each rank: framework = "
                     f'{{ type = "{framework}", batch = "each" }} in [solver]',
                 )
-        parts = [-(-size // ranks) for size in every]
+            bounds = [part_of(size, rank, ranks) for size in every]
+            parts = [stop - start for start, stop in bounds]
+            part = Part(0, rank, ranks, every[0], *bounds[0])
         fields["batch_size"] = parts if isinstance(sizes, Sequence) else parts[0]
-    return replace(layer, **fields) if fields else layer
+    if not fields:
+        return layer
+    made = replace(layer, **fields)
+    return made if part is None else made.as_part_of(layer, part)
 
 
 def communicator_of(framework: Framework, training: Training) -> Communicator:

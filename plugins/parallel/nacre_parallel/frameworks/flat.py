@@ -36,15 +36,29 @@ class Flat:
         for storage in self.storages:
             storage.version += 1
 
-    def average(self, communicator: Communicator, *, ordered: bool = False, counts: bool = True, of: int = 0) -> None:
-        """Replace the arrays by their means over `of` ranks, by default all: those on which this one `counts`."""
+    def average(
+        self,
+        communicator: Communicator,
+        *,
+        ordered: bool = False,
+        counts: bool = True,
+        of: int = 0,
+        share: float = 0.0,
+    ) -> None:
+        """Replace the arrays by their means over `of` ranks, by default all: those on which this one `counts`.
+
+        Where ranks count differently, `share` is this one's; those of all add up to 1.
+        """
         if not self.numbers.size:
             return
         self.take()
         if not counts:
             self.numbers[...] = 0
+        if share:
+            self.numbers *= share
         communicator.allreduce(self.numbers, ordered=ordered)
-        self.numbers /= of or communicator.size
+        if not share:
+            self.numbers /= of or communicator.size
         self.put()
 
 

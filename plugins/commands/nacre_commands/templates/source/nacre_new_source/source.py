@@ -40,7 +40,7 @@ class NewNameState(SourceState, of=NewNameLayer, host_only=True):
 
     def __init__(self, layer: NewNameLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        if backend.phase == "train" and layer.batch_size * backend.ranks > layer.count:
+        if backend.phase == "train" and backend.joined(layer.batch_size)[1] > layer.count:
             raise DataError(f"{layer.name}: batch_size={layer.batch_size}, but a pass has only {layer.count} waves")
         self.blobs = [backend.blob((layer.batch_size, layer.length)), backend.blob((layer.batch_size,), "int64")]
         self.position = self.epoch = 0
@@ -57,16 +57,17 @@ class NewNameState(SourceState, of=NewNameLayer, host_only=True):
     def _next(self) -> list[tuple[int, int]]:
         """Return (record, pass) of each row of the next batch: of a batch of all ranks together, this rank's part."""
         size = self.layer.batch_size
+        first, every = self.backend.joined(size)
         records: list[tuple[int, int]] = []
-        while len(records) < size * self.backend.ranks:
-            part = self._order()[self.position :][: size * self.backend.ranks - len(records)]
+        while len(records) < every:
+            part = self._order()[self.position :][: every - len(records)]
             records += [(record, self.epoch) for record in part.tolist()]
             self.position += len(part)
             if self.position == self.layer.count:
                 self.position, self.epoch = 0, self.epoch + 1
                 if self.phase != "train":
                     break
-        mine = records[size * self.backend.rank :][:size]
+        mine = records[first : first + size]
         self.rows = len(mine)
         return mine + records[-1:] * (size - len(mine))
 
