@@ -151,6 +151,7 @@ if TYPE_CHECKING:
     from .protocols.parameter import Storage as Storage
     from .protocols.part import Box as Box
     from .protocols.part import Cut as Cut
+    from .protocols.part import Micro as Micro
     from .protocols.part import Part as Part
     from .protocols.part import part_of as part_of
     from .protocols.state import LayerState as LayerState
@@ -220,7 +221,7 @@ _PLACES = {
     "protocols.layer": "Inner Layer Phase about_statistic is_identity is_of_class tops_of",
     "protocols.making": "Layers fresh layer_maker",
     "protocols.parameter": "Parameter Storage",
-    "protocols.part": "Box Cut Part part_of",
+    "protocols.part": "Box Cut Micro Part part_of",
     "protocols.state": "LayerState SourceState",
     "protocols.view": "Fitted Scalars View",
     "snapshots.environment": "environment",

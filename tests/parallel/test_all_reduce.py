@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from many_ranks import example, mlp, sources, train
-from nacre import ConfigError, Net, Part, RankError
+from nacre import ConfigError, Net, Part, RankError, Solver
+from nacre.testing.crew import crew
 from nacre_data import PrefetchLayer
+from nacre_layers import RBMHiddenLayer, RBMVisibleLayer
 from nacre_parallel import AllReduce, LocalCommunicator
 from nacre_parallel.frameworks.batches import divided
 from rank_pool import Pool, pool
@@ -107,6 +109,20 @@ def test_a_batch_that_cannot_be_divided_is_refused() -> None:
     prefetch: Any = divided(PrefetchLayer(layer=[sources((9,))[0]]), 3, 5)
     assert prefetch.layer[0].batch_size == 2
     assert prefetch.batch_part == prefetch.layer[0].batch_part == Part(0, 3, 5, 12, 7, 9)
+
+
+def test_energy_models_are_refused_with_a_sentence() -> None:
+    rank, _ = crew(2)
+    layers = [
+        sources((9,))[0],
+        RBMVisibleLayer(name="vis", bottoms=["data", "hid"], tops=["vis"]),
+        RBMHiddenLayer(name="hid", bottoms=["vis"], tops=["hid"], output_dim=3),
+    ]
+    with (
+        Net("rbm", AllReduce().layers(layers, rank), algorithm="CD", communicator=rank) as net,
+        pytest.raises(ConfigError, match=r"the algorithm CD has gradients of its own, which several ranks cannot join"),
+    ):
+        Solver("SGD", algorithm="CD", framework=AllReduce()).start(net)
 
 
 def test_sources_that_are_divided_differently_are_refused() -> None:

@@ -74,7 +74,7 @@ def launch(workers: int, restarts: int = 0, communicator: str = "", *, as_json: 
         ConfigError: this process is a rank itself, or the communicator cannot start ranks.
     """
     from ..discovery.registry import registry
-    from .screen import print_json, warn
+    from .screen import CALLED, print_json, warn
 
     if started := found():
         raise ConfigError(
@@ -89,7 +89,7 @@ def launch(workers: int, restarts: int = 0, communicator: str = "", *, as_json: 
     command = [sys.executable, "-P", "-m", "nacre", *arguments]
     again = 0
     while True:
-        with chosen.start(command, workers, env={"PYTHONPATH": path}) as ranks:
+        with chosen.start(command, workers, env={"PYTHONPATH": path, CALLED: sys.argv[0]}) as ranks:
             code = ranks.run()
         if not ranks.message:
             return code

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ..protocols.layer import Layer
 
 
+CALLED = "NACRE_CALLED"
+"""The variable in which a process that was started as a rank finds how the program was called that started it."""
+
+
 def command_line(*words: str) -> str:
     """Return a command line for nacre that works in this shell: with the program's path if its name is not enough."""
     import shlex
@@ -29,7 +33,7 @@ def _program() -> str:
     import shlex
     import shutil
 
-    called, found = Path(sys.argv[0]), shutil.which("nacre")
+    called, found = Path(os.environ.get(CALLED) or sys.argv[0]), shutil.which("nacre")
     if called == Path(__file__).parents[1] / "__main__.py" and not found:  # python -m nacre
         return f"{shlex.quote(sys.executable)} -m nacre"
     if called.stem.lower() != "nacre":  # nacre was called from Python

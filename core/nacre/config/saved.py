@@ -14,6 +14,7 @@ from ..fields.tables import table_of
 from ..fields.types import Paths
 from ..files.durable import atomic_write
 from ..graph.containers import names_in
+from ..net.division import whole_parameters
 from ..net.input import InputLayer
 from ..protocols.layer import PHASES, Layer, bottoms_of, is_output
 from ..snapshots.folder import default_snapshot_store
@@ -123,7 +124,12 @@ def content(net: Net) -> Snapshot:
         "fitted": fitted,
         "aliases": {alias: name for name, names in net.parameters.sharers().items() for alias in names[1:]},
     }  # fmt: skip
-    values = {f"{PARAMETERS}{name}": handle.value for name, handle in net.parameters.items()}
+    known = net.parameters
+    if net.division is not None and net.communicator is not None:
+        whole = whole_parameters(net.communicator, known)
+    else:
+        whole = {name: handle.value for name, handle in known.items()}
+    values = {f"{PARAMETERS}{name}": value for name, value in whole.items()}
     fields = {f"{FIELDS}{number}": array for number, array in enumerate(arrays)}
     return Snapshot(net.step, {**values, **fitted_arrays, **fields}, state)
 
@@ -169,12 +175,13 @@ def _shape(net: Net, top: str) -> tuple[int, ...]:
     Raises:
         ConfigError: it cannot be found out.
     """
-    if (value := net.memory.final.get(top)) is not None:
+    whole: dict[str, Any] = {"share": None, "communicator": None, "rank": 0, "ranks": 1} if net.division else {}
+    if not whole and (value := net.memory.final.get(top)) is not None:
         return value.shape
     problems: list[str] = []
     for phase in PHASES:
         try:
-            with net.derive(phase, allocate=False) as other:
+            with net.derive(phase, allocate=False, **whole) as other:
                 if (value := other.memory.final.get(top)) is not None:
                     return value.shape
         except NacreError as error:

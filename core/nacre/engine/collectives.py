@@ -19,7 +19,8 @@ from .shares import Shares
 
 
 class Collectives(Shares):
-    """What the ranks of a divided net do together; `losses` are the names of all losses of the whole net, in order.
+    """What the ranks of a divided net do together; `losses` and `counting` are the names of all layers of the whole
+    net with a loss, and of those with statistics, in order.
 
     Before forward they agree on how many rows of the batch are real, after it on the losses; after backward the
     gradients of the parameters that every rank has are added up. `loss_values` are those of the last batch, and `epoch`
@@ -35,19 +36,21 @@ class Collectives(Shares):
         ops: Sequence[Op],
         slots: Sequence[Slot],
         losses: Sequence[str],
+        counting: Sequence[str],
     ) -> None:
         super().__init__(communicator, ops, view)
         self._net, self._slots = net, slots
         view.scalars.declare(ROWS_OF_PART)
         self._own_losses = {op.name: op for op in self.losing}
-        self.losing = [op for op in self.losing if _by_records(op.node.part)]
+        self.losing = [op for op in self.losing if by_records(op.node.part)]
         self._sources = [
             (op.node.part, op.outputs[0].shape[0], op.state) for op in ops if isinstance(op.state, SourceState)
         ]
-        parts = [op.node.part for op in ops if op.node.part is not None and _by_records(op.node.part)]
+        parts = [op.node.part for op in ops if op.node.part is not None and by_records(op.node.part)]
         self._batch = max((part.length for part in parts), default=0)
-        counting = [op for op in ops if op.neuron is None and (op.layer.has_loss or op.layer.has_stats)]
-        self._counting = [op.name for op in counting if _by_records(op.node.part)]
+        self.counting = counting
+        own = [op for op in ops if op.neuron is None and (op.layer.has_loss or op.layer.has_stats)]
+        self._counting = [op.name for op in own if by_records(op.node.part)]
         self.loss_values = dict.fromkeys(losses, 0.0)
         self.epoch = 0
 
@@ -101,7 +104,7 @@ class Collectives(Shares):
 
         own = [inf, inf, 0.0]  # rows of the sources that are divided by records, and of those on one rank; the epoch
         for divided in (True, False):
-            here = [(rows, source) for part, rows, source in self._sources if _by_records(part) is divided]
+            here = [(rows, source) for part, rows, source in self._sources if by_records(part) is divided]
             if here:  # the net has counted the rows of all
                 own[0 if divided else 1] = min(self.scalars["rows"], max(rows for rows, _ in here))
                 own[2] = max(own[2], *(source.epoch for _, source in here))
@@ -121,7 +124,8 @@ class Collectives(Shares):
         self.scalars["rows"], self.scalars[ROWS_OF_PART] = rows, counts[self.communicator.rank]
 
 
-def _by_records(part: Part | None) -> bool:
+def by_records(part: Part | None) -> bool:
+    """Return whether a rank has a part of a layer's records."""
     return part is not None and part.dim == BATCH
 
 

@@ -207,8 +207,9 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
     slots: list[Slot] = []
     for uses in groups.values():
         names = list(dict.fromkeys(use.name for use in uses))
-        shared = [given[name] for name in names if name in given][:1] or _kept(target.backend, uses)
         cut = _cut(uses[0], target.whole)
+        kept = [one for one in _kept(target.backend, uses) if one.cut == cut]  # a part and a whole are two
+        shared = [given[name] for name in names if name in given][:1] or kept
         storage = shared[0] if shared else Storage(names[0], uses[0].parameter.shape, target.dtype, cut)
         if any(one is not storage for one in shared):
             raise TopologyError(

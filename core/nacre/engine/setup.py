@@ -73,7 +73,7 @@ def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack)
     layer = node.layer
 
     def made(choice: Choice, stack: ExitStack) -> Op:
-        blobs: list[Any] = [value.declared() for value in inputs]
+        blobs: list[Any] = [_declared(node, value) for value in inputs]
         diffs: list[Any] = [
             None if value.gradient is None or index in node.without_gradient else Blob(value.shape, value.dtype)
             for index, value in enumerate(inputs)
@@ -97,7 +97,15 @@ def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack)
         op.intermediates = _intermediates(op)
         return op
 
-    return _chosen_op(target, layer, [value.declared() for value in inputs], made, stack)
+    return _chosen_op(target, layer, [_declared(node, value) for value in inputs], made, stack)
+
+
+def _declared(node: Node, value: Value) -> Blob:
+    """Return an input as a node's state sees it in `setup`."""
+    blob = value.declared()
+    if node.micro is not None and blob.shape:
+        blob.box = node.micro.box(blob.box or Box(blob.shape, (0,) * blob.ndim, blob.shape))
+    return blob
 
 
 def _chosen_op(target: Target, thing: Layer | Neuron, inputs: list[Blob], made: Made, stack: ExitStack) -> Op:

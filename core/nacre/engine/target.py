@@ -59,7 +59,7 @@ class Target:
         if node is not None and (node.inside is not None or node.part is not None):
             key = f"{backend.name} {node.name}"
             if key not in self.views:
-                view = named_view(self.view(backend), node.user.name, node.name)
+                view = named_view(self.view(backend), node.user.name, node.name, node.micro)
                 self.views[key] = view if node.part is None else part_view(view, node.part, self.between)
             return self.views[key]
         if backend.name not in self.views:

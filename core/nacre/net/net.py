@@ -274,7 +274,9 @@ class Net(NetAccess):
                     self._shares = Shares(self.target.communicator, self.ops, self.view())
             else:
                 known = self.view(), self.ops, self.slots
-                self._collectives = Collectives(self.name, self.communicator, *known, self.division.losses)
+                self._collectives = Collectives(
+                    self.name, self.communicator, *known, self.division.losses, self.division.counting
+                )
         self._blobs = Blobs(self.name, self.memory, trains=self.trains)
         self._sources = Sources(
             self.name, self.phase, self.memory, self.scalars, self._blobs, self._shares, self._collectives

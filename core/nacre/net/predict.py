@@ -15,12 +15,14 @@ from ..protocols.graph import Graph
 from ..protocols.layer import Layer, bottoms_of
 from ..random import RecordRandom
 from .arrays import array_of
+from .division import whole_parameters
 from .fitted import class_names
 from .input import InputLayer, without_ones
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..protocols.communicator import Communicator
     from .net import Net
 
 
@@ -83,6 +85,8 @@ def predict(
     key = (want.outputs, batch_size, tuple(shapes.items()))
     if key not in made:
         made[key] = _derive(net, want, shapes, batch_size)
+    if net.division is not None and net.communicator is not None:
+        _write_whole(net, net.communicator, made[key])
     batch_size = check_outputs(made[key], want)
     made[key].rewind()
     batches = [
@@ -205,7 +209,14 @@ def _derive(net: Net, want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch
         if value is not None and value.shape[1:] != shape:
             raise DataError(f"blob '{name}' has records of shape {value.shape[1:]}, but the data have {shape}")
     layers = layers_for(want, shapes, batch_size, {name: _type(net, name) for name in shapes})
-    return net.derive("predict", layers, keep=want.outputs)
+    options: dict[str, Any] = {} if net.division is None else {"share": None, "initialise": False}
+    return net.derive("predict", layers, keep=want.outputs, **options)
+
+
+def _write_whole(net: Net, between: Communicator, whole: Net) -> None:
+    """Give a whole net the parameters of one that is divided among ranks; collective."""
+    values = whole_parameters(between, net.parameters)
+    whole.parameters.write({name: value for name, value in values.items() if name in whole.parameters})
 
 
 def _type(net: Net, name: str) -> str:

@@ -7,12 +7,12 @@ from numbers import Real
 from typing import Any, cast
 
 from ..discovery.blame import blaming, wrong
-from ..engine.collectives import Collectives
+from ..engine.collectives import Collectives, by_records
 from ..engine.ops import Op
 from ..engine.shares import Shares
 from ..errors import brief
 from ..protocols.communicator import Communicator
-from ..protocols.view import Scalars
+from ..protocols.view import ROWS_OF_PART, Scalars
 
 
 class Statistics:
@@ -45,6 +45,7 @@ class Statistics:
         self._counting = [op for op in ops if op.node.layer.has_stats]
         self._collectives = collectives
         self._communicator, self._apart = communicator, apart
+        self._own = "rows" if collectives is None else ROWS_OF_PART
         names = [op.name for op in self._losing] if collectives is None else list(collectives.loss_values)
         self._totals, self._rows, self._own_rows = dict.fromkeys(names, 0.0), 0, 0
 
@@ -74,7 +75,7 @@ class Statistics:
 
     def count_losses(self) -> float:
         losses = self.losses()
-        self._own_rows += int(self._scalars["rows"])
+        self._own_rows += int(self._scalars[self._own])
         if len(losses) > 1:
             rows = int(self._scalars["rows"]) if self._shares is None else self._shares.rows
             self._rows += rows
@@ -83,6 +84,9 @@ class Statistics:
 
     def statistics(self) -> dict[str, dict[str, float]]:
         found = {op.name: self._statistics_of(op) for op in self._counting}
+        if self._collectives is not None:  # each rank has those of its own layers
+            every = self._collectives.communicator.gather(found)
+            found = {name: next(one[name] for one in every if name in one) for name in self._collectives.counting}
         if len(self._totals) > 1:
             rows, totals = self._sums()
             for name, total in totals.items():
@@ -108,11 +112,13 @@ class Statistics:
 
     def _statistics_of(self, op: Op) -> dict[str, float]:
         """Return the statistics of a layer, of all ranks."""
-        if self._communicator is None:
+        communicator, state = self._communicator, op.state
+        if self._collectives is not None and by_records(op.node.part):
+            communicator = self._collectives.communicator
+        if communicator is None:
             return _statistics_of(op)
         import numpy as np
 
-        communicator, state = self._communicator, op.state
         with blaming(state):
             found = state.collected()
             if found is None:

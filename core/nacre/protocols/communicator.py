@@ -78,6 +78,8 @@ class Communicator:
 
     nacre_kind: ClassVar[str] = "communicator"
     name: ClassVar[str] = ""
+    on_device: ClassVar[bool] = False
+    """Whether `allreduce` also takes plain arrays of a device, which then stay there."""
     rank: int
     size: int
 

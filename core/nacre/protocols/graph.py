@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..discovery.blame import answered
 from .layer import Layer, bottoms_of, tops_of
-from .part import Part
+from .part import Micro, Part
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,15 @@ class Node:
     """One layer of a graph: `layer` is what runs, `user` the layer it came from; names and sharing go by `user`.
 
     `inside` is None, except for a layer in a container, and for one that `again` has made: then it has the names, and a
-    rewrite that connects the layer to other blobs changes them there. `part` is None if the net is whole.
+    rewrite that connects the layer to other blobs changes them there. `part` is None if the net is whole, and
+    `micro` if the layer works on whole batches.
     """
 
     layer: Layer
     user: Layer
     inside: Inside | None = None
     part: Part | None = None
+    micro: Micro | None = None
 
     @property
     def name(self) -> str:

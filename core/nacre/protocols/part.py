@@ -27,6 +27,26 @@ class Box(NamedTuple):
     shape: tuple[int, ...]
 
 
+class Micro(NamedTuple):
+    """Which part of each batch a node works on, of `count` of one length, and the `name` of the layer without parts.
+
+    Random numbers are those of this layer for the whole batch.
+    """
+
+    name: str
+    number: int
+    count: int
+
+    def of_batch(self, first: int, rows: int) -> tuple[int, int]:
+        """Return where row `first` of this part, which has so many, is in the whole batch, and how many that has."""
+        return self.number * rows + first, self.count * rows
+
+    def box(self, box: Box) -> Box:
+        """Return a box of a blob of this part as one of the blob of the whole batch."""
+        start, rows = self.of_batch(box.start[0], box.whole[0])
+        return Box((rows, *box.whole[1:]), (start, *box.start[1:]), box.shape)
+
+
 @dataclass(frozen=True)
 class Part:
     """Which part of a layer a node is: `number` of `count`; `dim` is -1, 0 (of the records) or 1 (of the features).

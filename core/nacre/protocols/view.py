@@ -14,7 +14,7 @@ from ..text import with_article
 from .array import Array
 from .backend import HostMemory
 from .blob import Blob
-from .part import BATCH, Part
+from .part import BATCH, Micro, Part
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,6 +96,7 @@ class View:
     """
 
     between: Any = None  # a Communicator, if the net can run
+    micro: Micro | None = None
 
     def __init__(
         self,
@@ -168,7 +169,10 @@ class View:
         What `iteration` returns takes the place of the step, such as the pass for which a source shuffles its records:
         `backend.random(layer.name, lambda: self.epoch).generator().permutation(count)`.
         """
-        return ViewRandom(self, self.full_name(name), iteration)
+        full = self.full_name(name)
+        if self.micro is not None:  # the numbers of a batch do not depend on how it is cut
+            full = self.micro.name + full.removeprefix(self._full_name)
+        return ViewRandom(self, full, iteration)
 
     def kernel(self, component: Any, inputs: Sequence[Any] = ()) -> Any:
         """Return what computes a component of a layer: its kernel for this backend, or the component itself.
@@ -194,7 +198,7 @@ class View:
         """
         if self.communicator is None:
             return
-        if self.backend.on_host:
+        if self.backend.on_host or self.communicator.on_device:
             self.communicator.allreduce(array, ordered=self.deterministic)
         else:
             host = self.backend.to_host(array)
@@ -310,10 +314,11 @@ def scratches(view: View) -> list[Array]:
     return [array for key, array in made.items() if key[2:] == ("all",)]
 
 
-def named_view(view: View, own: str, full: str) -> View:
-    """Return a view for a layer in a container: the same, but it knows the layer's full name."""
+def named_view(view: View, own: str, full: str, micro: Micro | None = None) -> View:
+    """Return a view for a layer in a container: it knows the full name, and which part of each batch is the layer's."""
     named = copy(view)
     named._own_name, named._full_name = own, full  # pyright: ignore[reportPrivateUsage]
+    named.micro = micro
     return named
 
 
@@ -344,6 +349,11 @@ class ViewRandom(Random):
         self._view = view
         self._staging: dict[tuple[tuple[int, ...], str], np.ndarray] = {}
 
+    def joined(self, rows: int) -> tuple[int, int]:
+        """Return where so many rows begin in the whole batch, for which numbers are drawn, and how many that has."""
+        first, every = self._view.joined(rows)
+        return (first, every) if self._view.micro is None else self._view.micro.of_batch(first, every)
+
     def uniform(
         self, out: Array, draw: int = 0, *, whole: Sequence[int] | None = None, start: Sequence[int] | None = None
     ) -> None:
@@ -351,8 +361,8 @@ class ViewRandom(Random):
 
         Of several ranks, each has its rows of the batch of all of them: axis 0 is the batch, unless `whole` is given.
         """
-        if whole is None and self._view.ranks > 1:
-            first, rows = self._view.joined(out.shape[0])
+        if whole is None and (self._view.ranks > 1 or self._view.micro is not None):
+            first, rows = self.joined(out.shape[0])
             whole, start = (rows, *out.shape[1:]), (first, *(0 for _ in out.shape[1:]))
         if self._backend.on_host:
             super().uniform(out, draw, whole=whole, start=start)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
-from nacre import ConfigError, Graph, Layer, Node, positive, registry
+from nacre import ConfigError, Graph, Layer, Micro, Node, positive, registry
 
 from .algorithms import BP
 
@@ -17,9 +17,9 @@ class GPipe(BP):
     For a net whose layers are on several ranks (`location`): while a rank works on one micro-batch, the next rank works
     on the one before. The batches of the sources are cut into `micro_batches` parts of equal length; the layer conv1
     becomes conv1#0, conv1#1, ..., with the same parameters, whose gradients are added up. A loss is the sum of those of
-    the parts, each with 1 / micro_batches of its weight. Masks of dropout and statistics of a batch norm are those
-    of each micro-batch. All other phases are as they are without it. Huang and others, "GPipe: efficient training of
-    giant neural networks using pipeline parallelism", 2019.
+    the parts, each with 1 / micro_batches of its weight. Masks of dropout are those of the whole batch, the statistics
+    of a batch norm those of each micro-batch. All other phases are as they are without it. Huang and others, "GPipe:
+    efficient training of giant neural networks using pipeline parallelism", 2019.
 
     Raises:
         ConfigError: a batch cannot be cut so, or a loss has no weight, or divides by labels that it does not ignore.
@@ -49,7 +49,8 @@ class GPipe(BP):
     def _copy(self, node: Node, number: int) -> Node:
         """Return a layer for one micro-batch."""
         names = ([f"{blob}#{number}" for blob in blobs] for blobs in (node.bottoms, node.tops))
-        copy = node.again(f"{node.name}#{number}", *names)
+        part = Micro(node.name, number, self.micro_batches)
+        copy = replace(node.again(f"{node.name}#{number}", *names), micro=part)
         return copy if not node.layer.has_loss else replace(copy, layer=self._lighter(node))
 
     def _lighter(self, node: Node) -> Layer:

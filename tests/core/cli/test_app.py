@@ -103,6 +103,8 @@ def test_nacre_is_a_module_that_python_runs(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", "/my python")
     assert command_line("test", "a b.toml") == "'/my python' -m nacre test 'a b.toml'"
+    monkeypatch.setenv("NACRE_CALLED", "/usr/bin/nacre")  # in a rank, which is started so
+    assert command_line("test") == "/usr/bin/nacre test"
 
 
 def test_a_plugin_file_that_is_not_there_or_offers_nothing() -> None:

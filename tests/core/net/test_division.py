@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+import nacre
 from nacre import ConfigError, DataError, InputLayer, Net, Solver, TopologyError
 from nacre.random import Random
 from nacre.testing.crew import crew, own_backend, together
@@ -14,11 +17,14 @@ from nacre_layers import (
     BridgeDstLayer,
     BridgeSrcLayer,
     ConvolutionLayer,
+    CropLayer,
     DropoutLayer,
     EmbeddingLayer,
     InnerProductLayer,
     LSTMLayer,
+    PerplexityLayer,
     PoolingLayer,
+    ROCAUCLayer,
     SoftmaxLossLayer,
     SquareLossLayer,
 )
@@ -143,36 +149,99 @@ def test_a_divided_net_learns_what_the_whole_net_learns(net, way, parts):
     assert all(one.division is not None for one in nets)
 
 
+GPIPE = {"type": "GPipe", "micro_batches": 3}
+
+
+def placed(layers, places):
+    """Return layers that are whole, each on a rank."""
+    return [
+        type(layer)(**{**layer.given(), "partition_dim": -1, "location": place})
+        for layer, place in zip(layers, places, strict=True)
+    ]
+
+
 @pytest.mark.parametrize("parts", [2, 3])
 def test_a_pipeline_by_location(parts):
-    def make():
-        layers = mlp(lambda kind: {"partition_dim": -1})
-        places = [0, 0, 0, 1, parts - 1, parts - 1]
-        return [
-            type(layer)(**{**layer.given(), "partition_dim": -1, "location": place})
-            for layer, place in zip(layers, places, strict=True)
-        ]
-
-    nets = check_equal(make, parts)
+    nets = check_equal(lambda: placed(mlp(lambda kind: {}), [0, 0, 0, 1, parts - 1, parts - 1]), parts)
     assert [len(net.parameters) for net in nets] == ([2, 4] if parts == 2 else [2, 2, 2])
 
 
 @pytest.mark.parametrize("parts", [2, 3])
 def test_a_pipeline_with_micro_batches_learns_what_the_whole_net_learns(parts):
-    def make():
-        layers = [layer for layer in mlp(lambda kind: {}) if layer.name != "drop"]
-        places = [0, 0, 1, parts - 1, parts - 1]
-        return [
-            type(layer)(**{**layer.given(), "partition_dim": -1, "location": place})
-            for layer, place in zip(layers, places, strict=True)
-        ]
-
-    nets = check_equal(make, parts, algorithm={"type": "GPipe", "micro_batches": 3})
+    """With the masks of the whole batch."""
+    nets = check_equal(lambda: placed(mlp(lambda kind: {}), [0, 0, 0, 1, parts - 1, parts - 1]), parts, algorithm=GPIPE)
     assert sorted(name for name in nets[0].node_ops if name.startswith("ip1")) == ["ip1#0", "ip1#1", "ip1#2"]
     first = [node.name for node in nets[0].wiring.nodes if node.name.startswith(("ip1", "bridge_src(ip1"))]
     assert first == [name for number in range(3) for name in (f"ip1#{number}", f"bridge_src(ip1#{number}, 0->1)")], (
         "every micro-batch leaves before the next is computed"
     )
+
+
+def pictures():
+    """Random crops and mirrors, stochastic pooling, and dropout."""
+    return [
+        source("input", (2, 9, 9)),
+        CropLayer(name="crop", bottoms=["data"], tops=["crop"], crop_size=7, random_crop=True, random_mirror=True),
+        ConvolutionLayer(name="conv", bottoms=["crop"], tops=["conv"], n_filter=4, kernel=3, neuron="ReLU"),
+        PoolingLayer(name="pool", bottoms=["conv"], tops=["pool"], kernel=2, stride=2, pooling="Stochastic"),
+        DropoutLayer(name="drop", bottoms=["pool"], ratio=0.3),
+        InnerProductLayer(name="ip", bottoms=["pool"], tops=["ip"], output_dim=10),
+        SoftmaxLossLayer(name="loss", bottoms=["ip", "label"]),
+    ]
+
+
+def test_random_layers_of_a_pipeline_draw_the_numbers_of_the_whole_batch():
+    check_equal(lambda: placed(pictures(), [0, 0, 0, 1, 1, 1, 1]), 2, algorithm=GPIPE)
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_statistics_are_those_of_all_records_and_every_rank_has_them(parts):
+    """Metrics by records on every rank, and one that only the last rank has."""
+
+    def make():
+        both = {"bottoms": ["ip", "label"]}
+        return [
+            replace(source("input", (7,), 3), batch_size=10),
+            InnerProductLayer(name="ip", bottoms=["data"], tops=["ip"], output_dim=3, partition_dim=0),
+            AccuracyLayer(name="accuracy", **both, ignore_label=1, partition_dim=0),
+            ROCAUCLayer(name="auc", **both, partition_dim=0),
+            AccuracyLayer(name="last", **both, top_k=2, location=parts - 1),
+            PerplexityLayer(name="perplexity", **both, partition_dim=0),
+        ]
+
+    def measured(net):
+        return [net.forward_epoch(), net.statistics(), net.statistics()]
+
+    ranks = crew(parts)
+    nets = nets_of(make, ranks, phase="test")
+    whole = Net("net", make(), backend="numpy", phase="test", **OPTIONS)
+    expected = measured(whole)
+    for found in together(ranks, lambda rank: measured(nets[rank])):
+        assert [list(one) for one in found[1:]] == [list(one) for one in expected[1:]]
+        for mine, one in zip(found[1:], expected[1:], strict=True):
+            for name, values in one.items():
+                assert mine[name] == pytest.approx(values, rel=1e-12), name
+
+
+def test_a_divided_net_predicts_on_all_ranks_with_what_it_has_learned(tmp_path):
+    def make():
+        return mlp(lambda kind: {"partition_dim": 1})
+
+    def used(net):
+        data = np.random.default_rng(1).normal(size=(5, 7))
+        before = net.predict(data, "ip3")
+        learned(net, 2)
+        net.save(tmp_path / f"net{net.target.rank}.nacre")
+        return before, net.predict(data, "ip3")
+
+    ranks = crew(2)
+    nets = nets_of(make, ranks)
+    expected = used(Net("net", make(), backend="numpy", **OPTIONS))
+    for found in together(ranks, lambda rank: used(nets[rank])):
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+    with nacre.load(tmp_path / "net1.nacre", backend="numpy") as saved:
+        data = np.random.default_rng(1).normal(size=(5, 7))
+        np.testing.assert_allclose(saved.predict(data, "ip3"), expected[1], rtol=1e-10)
 
 
 def test_bridges_that_are_written_say_where_data_cross():
@@ -285,7 +354,7 @@ def test_a_pass_over_the_data_is_one_of_all_ranks():
     whole = Net("net", make(), backend="numpy", phase="validation", **OPTIONS)
     losses = together(ranks, lambda rank: nets[rank].forward_epoch())
     assert losses == pytest.approx([whole.forward_epoch()] * 2, rel=1e-12)
-    assert nets[0].statistics() == whole.statistics()
+    assert together(ranks, lambda rank: nets[rank].statistics()) == [whole.statistics()] * 2
 
 
 def test_a_loss_that_is_divided_by_records_needs_some_on_every_rank():

@@ -28,6 +28,7 @@ class DropoutKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
         self.acts = self.phase == "train"
         self.on_plain = self.acts  # C order fixes the elements' numbers; where it does nothing, it needs no copies
         self.blobs = [backend.blob(inputs[0].shape) if self.acts else backend.alias(inputs[0])]
+        self.random = backend.random(layer.name)
         self.scale = 1 / (1 - layer.ratio) if layer.auto_scale else 1.0
         self.key = np.array([backend.seed & (2**64 - 1), name_key(backend.full_name(layer.name))], np.uint64)
 
@@ -57,7 +58,7 @@ class DropoutKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
     def _add(self, kind: str, ends: dict[str, Array], size: int) -> None:
         scalars, record = self.backend.scalars, recorder(self.backend).record
         arrays = {**ends, "kept": self.kept, "scalars": record.read(scalars), "key": self.key}
-        first, _ = self.backend.joined(size)  # of the elements of all ranks
+        first, _ = self.random.joined(size)  # of the elements of all ranks
         numbers = {
             "size": size,
             "first": first,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from nacre import Array
-from nacre.random import Random
 
 from ..neurons import Sigmoid
 
@@ -18,7 +17,7 @@ def to_means(backend: Any, units: str, x: Array) -> None:
         Sigmoid().forward(backend, x, x)
 
 
-def sample(backend: Any, random: Random, units: str, means: Array, out: Array, draw: int) -> None:
+def sample(backend: Any, random: Any, units: str, means: Array, out: Array, draw: int) -> None:
     """Draw units of these means: 1 where a uniform number is below the mean, else 0; or N(mean, 1)."""
     if units == "binary":
         uniform = backend.scratch(tuple(means.shape), "float32", slot=9)
@@ -26,7 +25,7 @@ def sample(backend: Any, random: Random, units: str, means: Array, out: Array, d
         backend.xp.less(uniform, means, out=out)
     else:
         rows, *others = means.shape
-        first, every = backend.joined(rows)
+        first, every = random.joined(rows)
         exact = random.generator(draw).standard_normal((every, *others))[first : first + rows]  # the same in every type
         noise = backend.scratch(tuple(means.shape), slot=9)
         backend.from_host(exact.astype(str(noise.dtype), copy=False), noise)

@@ -105,7 +105,7 @@ class RandomCropState(CropState, reads="", capturable=False):
     def _draw(self, shape: tuple[int, ...]) -> list[tuple[slice, ...]]:
         """Draw the positions of the windows in images of this shape."""
         images, _, *lengths = shape
-        first, every = self.backend.joined(images)
+        first, every = self.random.joined(images)
         ours = self.random.generator().random((3, every), np.float32)[:, first : first + images]
         uniform = ours.astype(np.float64)  # so that u n is exact
         starts: list[list[int]] = []
