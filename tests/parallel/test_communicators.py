@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nacre.testing import CommunicatorTests
-from nacre_parallel import LocalCommunicator, MpiCommunicator, ShmCommunicator
+from nacre_parallel import LocalCommunicator, MpiCommunicator, NcclCommunicator, ShmCommunicator
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}")
 
@@ -44,6 +45,18 @@ class TestMpi(CommunicatorTests):
         return [MPIEXEC or "mpiexec", "-n", str(size)]
 
 
+class TestNccl(CommunicatorTests):
+    """On the stand-in for CuPy, brought together by shm."""
+
+    communicator = NcclCommunicator
+    sizes = (2,)
+
+    def launcher(self, size: int) -> Sequence[str]:
+        path = os.pathsep.join([str(Path(__file__).parents[1] / "standin"), *filter(None, sys.path)])
+        ranks = [sys.executable, "-m", "nacre_parallel", "-n", str(size)]
+        return ["env", f"PYTHONPATH={path}", "NACRE_NCCL=1", *ranks]
+
+
 @pytest.mark.long
 class TestShmOfEverySize(TestShm):
     sizes = (1, 4, 5, 6, 7, 8)
@@ -52,3 +65,8 @@ class TestShmOfEverySize(TestShm):
 @pytest.mark.long
 class TestMpiOfEverySize(TestMpi):
     sizes = (1, 4, 5, 6, 7, 8)
+
+
+@pytest.mark.long
+class TestNcclOfEverySize(TestNccl):
+    sizes = (1, 3, 4, 8)

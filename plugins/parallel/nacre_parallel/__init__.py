@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .launch import Ranks as Ranks
     from .local import LocalCommunicator as LocalCommunicator
     from .mpi import MpiCommunicator as MpiCommunicator
+    from .nccl import NcclCommunicator as NcclCommunicator
     from .shm import ShmCommunicator as ShmCommunicator
 
 nacre_api = "1"
@@ -22,6 +23,7 @@ nacre_api = "1"
 COMMUNICATORS = {
     "local": "nacre_parallel.local:LocalCommunicator",
     "mpi": "nacre_parallel.mpi:MpiCommunicator",
+    "nccl": "nacre_parallel.nccl:NcclCommunicator",
     "shm": "nacre_parallel.shm:ShmCommunicator",
 }
 FRAMEWORKS = {

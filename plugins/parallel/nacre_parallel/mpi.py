@@ -13,6 +13,7 @@ from nacre import Communicator, ConfigError, Launch, RankError, Request, check_o
 
 from .leftovers import unused
 from .local import check_bytes, check_part
+from .nccl import asked
 from .processors import take_share
 from .waiting import wait_until
 
@@ -45,6 +46,11 @@ class MpiCommunicator(Communicator):
 
     @classmethod
     def ranks_here(cls) -> int:
+        return 0 if asked() else cls.started_here()
+
+    @classmethod
+    def started_here(cls) -> int:
+        """Return of how many ranks a launcher says that this process is one, of whatever communicator; else 0."""
         told = [int(text) for name in TOLD if (text := os.environ.get(name, "")).isdecimal()]
         return max(told, default=0) if max(told, default=0) > 1 else 0
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from nacre import Communicator, ConfigError, Launch, Request, check_op, flat_view, reduce_into
 
 from .local import check_part
+from .nccl import asked
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,6 +47,11 @@ class ShmCommunicator(Communicator):
 
     @classmethod
     def ranks_here(cls) -> int:
+        return 0 if asked() else cls.started_here()
+
+    @classmethod
+    def started_here(cls) -> int:
+        """Return of how many ranks a launcher says that this process is one, of whatever communicator; else 0."""
         return int(os.environ[ENVIRONMENT].split(":")[3]) if ENVIRONMENT in os.environ else 0
 
     @classmethod
