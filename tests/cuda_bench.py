@@ -24,11 +24,21 @@ class Declared(Own):
 class Side:
     """A state that is set up by hand: the layer's own, or a kernel's."""
 
-    def __init__(self, backend: Any, dtype: str, phase: str, seed: int, rows: int | None, step: int) -> None:
+    def __init__(
+        self,
+        backend: Any,
+        dtype: str,
+        phase: str,
+        seed: int,
+        rows: int | None,
+        step: int,
+        ranks: tuple[int, int] = (0, 1),
+    ) -> None:
         self.backend = backend
         self.scalars = Scalars()
         plain = "float64" if dtype == "float64" else "float32"
-        self.view = View(backend, phase=phase, dtype=plain, compute=dtype, seed=seed, scalars=self.scalars)
+        where = {"rank": ranks[0], "ranks": ranks[1]}
+        self.view = View(backend, phase=phase, dtype=plain, compute=dtype, seed=seed, scalars=self.scalars, **where)
         self.scalars["step"] = step
         self.scalars["rows"] = 1e9 if rows is None else rows
 
@@ -78,7 +88,7 @@ class KernelSide(Side):
                 put(np.full(shape, np.nan, np.float32), blob)
             return blob
 
-        declared = [Own(one.shape, str(one.dtype)) for one in arrays]
+        declared = [Declared(one.shape, str(one.dtype)) for one in arrays]
         assert (reason := kernel.supports(layer, declared)) is None, reason  # type: ignore[attr-defined]
         inputs = [own(one.shape, str(one.dtype), one) for one in arrays]
         diffs = [own(one.shape, str(one.dtype)) if index in wanted else None for index, one in enumerate(arrays)]
@@ -120,12 +130,13 @@ def check(
     close: float | None = None,
     each: bool = False,
     step: int = 3,
+    ranks: tuple[int, int] = (0, 1),
 ) -> tuple[KernelSide, OwnSide]:
     """Check tops, loss and gradients of a kernel against the layer's own state; return both.
 
     Floating numbers may differ by `CLOSE` (or `close`), those of bf16 by so many `steps` from number to number; all
     others must be equal, and those that are not finite at the same places. With `each`, the largest number does not
-    count, but only the one that is compared.
+    count, but only the one that is compared. `ranks` are the rank and the number of them.
     """
     given = [rounded(one, dtype) for one in arrays]
     wanted = [index for index, one in enumerate(given) if one.dtype.kind == "f"] if wanted is None else wanted
@@ -134,7 +145,7 @@ def check(
         random = np.random.default_rng(5)
         return [rounded(random.normal(size=shape).astype(np.float64), dtype) for shape in shapes]
 
-    options = (dtype, phase, 7, rows, step)
+    options = (dtype, phase, 7, rows, step, ranks)
     fast, own = KernelSide(ShimBackend(last), *options), OwnSide(HostMemory.shared(), *options)
     with np.errstate(all="ignore"):
         own.run(layer, given, wanted, gradients)

@@ -45,6 +45,13 @@ def test_what_is_dropped_stays_what_is_no_number(dtype: str) -> None:
     check(layer, DropoutKernel, [x], dtype, steps=0, close=1e-30, each=True)
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (2, 16), (5, 3, 11)])
+def test_each_rank_has_the_mask_of_its_rows(shape: tuple[int, ...]) -> None:
+    layer = DropoutLayer(name="drop", bottoms="x", ratio=0.5)
+    for rank in range(3):
+        check(layer, DropoutKernel, [np.ones(shape)], "float32", steps=0, close=1e-30, ranks=(rank, 3))
+
+
 def test_a_number_that_is_the_ratio_stays() -> None:
     uniform = np.empty((4, 25), np.float32)
     Random(7, "drop", lambda: 3).uniform(uniform)

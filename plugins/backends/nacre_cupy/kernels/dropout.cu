@@ -1,7 +1,7 @@
 // Dropout with the random numbers of nacre.random: Philox 4x64-10 with the key (seed, hash of the name) and the counter
 // (block, draw, iteration, 0). The first four numbers come from block 1. Each of 64 bits is two uniform numbers, its
-// lower half first: (half >> 8) 2^-24. A thread makes the eight of a block, and leaves a byte with a bit for each number
-// that stays, for backward.
+// lower half first: (half >> 8) 2^-24. A thread makes eight of them, and leaves a byte with a bit for each number that
+// stays, for backward. `first` is the number of the first element: of several ranks, each has its own.
 
 #include "common.cuh"
 
@@ -37,15 +37,18 @@ template <class T> __device__ inline void mask_eight(const T *from, T *to, i64 s
 }
 
 template <class T>
-__global__ void dropout_forward(const T *x, T *y, u8 *kept, i64 size, const double *scalars, i64 step, i64 draw,
-                                i64 key0, i64 key1, double ratio, double scale) {
-    const u64 iteration = (u64)scalars[step];
+__global__ void dropout_forward(const T *x, T *y, u8 *kept, i64 size, i64 first, const double *scalars, i64 step,
+                                i64 draw, i64 key0, i64 key1, double ratio, double scale) {
+    const u64 iteration = (u64)scalars[step], from = (u64)first / 8;
+    const int shift = (int)(first % 8);
     const i64 blocks = (size + 7) / 8;
     for (i64 block = (i64)blockIdx.x * blockDim.x + threadIdx.x; block < blocks; block += (i64)gridDim.x * blockDim.x) {
-        const Words words = philox((u64)block + 1, (u64)draw, iteration, (u64)key0, (u64)key1);
+        Words words = philox(from + (u64)block + 1, (u64)draw, iteration, (u64)key0, (u64)key1);
         u32 bits = 0;
         for (int n = 0; n < 8; n++) {
-            const u32 half = (u32)(words.at[n / 2] >> (n % 2 * 32));
+            const int at = (n + shift) % 8;
+            if (n && !at) words = philox(from + (u64)block + 2, (u64)draw, iteration, (u64)key0, (u64)key1);
+            const u32 half = (u32)(words.at[at / 2] >> (at % 2 * 32));
             const float uniform = (float)(half >> 8) * 5.9604644775390625e-8f;
             if (uniform >= (float)ratio) bits |= 1u << n;
         }

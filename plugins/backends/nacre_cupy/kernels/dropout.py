@@ -25,7 +25,14 @@ class DropoutKernel(CudaKernel, reads=""):
         self.blobs, self.scale, self.acts = own.blobs, own.scale, own.acts
         self.on_plain = self.acts and any(len(one.shape) == 4 for one in inputs)  # which may lie in another order
         self.intermediates = [backend.blob((-(-one.size // 8),), "uint8") for one in inputs if self.acts]
+        self.random = backend.random(layer.name)
         self.keys = signed(backend.seed & (2**64 - 1)), signed(name_key(backend.full_name(layer.name)))
+
+    @classmethod
+    def supports(cls, layer: Any, inputs: list[Any]) -> str | None:
+        if any(one.box is not None and one.box.whole != one.shape for one in inputs):
+            return "draws the masks of whole blobs only"
+        return super().supports(layer, inputs)
 
     def ready(self) -> None:
         self.known = scalars(self.backend)
@@ -39,6 +46,7 @@ class DropoutKernel(CudaKernel, reads=""):
                 continue
             numbers = (
                 x.size,
+                self.random.joined(x.size)[0],
                 self.known,
                 self.backend.scalars.place("step"),
                 draw,
