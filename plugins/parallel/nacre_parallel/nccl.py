@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, NoReturn
 
 from nacre import Communicator, ConfigError, Launch, RankError, Request, check_op, flat_view
@@ -203,9 +204,8 @@ def _base() -> Any:
 def _libraries() -> tuple[Any, Any]:
     """Return CuPy, and its NCCL."""
     try:
-        import cupy
-        from cupy.cuda import nccl
-
+        cupy: Any = import_module("cupy")
+        nccl: Any = import_module("cupy.cuda.nccl")
         if not nccl.available:
             raise ImportError("this CuPy finds no NCCL")
     except ImportError as error:
