@@ -99,7 +99,7 @@ def averaged(kind: str, solver: dict[str, Any], nodes: int, n_iter: int) -> dict
     return found
 
 
-def run_file(communicator: Communicator, path: str, sets: list[str]) -> dict[str, Any]:
+def run_file(communicator: Communicator | None, path: str, sets: list[str]) -> dict[str, Any]:
     """Train a net file as `nacre train` does, but write nothing; return how that went, and the accuracy at the end."""
     file = load(path, sets)
     file.table["callback"] = [one for one in file.table["callback"] if one["type"] == "ValidationPerformance"]

@@ -89,7 +89,7 @@ class FrameworkTests(ComponentTests):
     def test_ranks_are_alike(self, example: Example) -> None:
         """At the end all ranks have done the same iterations, and have the same parameters, buffers and loss."""
         for size in self.sizes:
-            found = self._run(example, size, lambda rank, training: training.run())
+            found = self._run(example, size, to_the_end)
             for rank, one in enumerate(found):
                 assert one["iteration"] == ITERATIONS, f"rank {rank} of {size} has done {one['iteration']} iterations"
                 _check_same(one, found[0], f"rank {rank} of {size}")
@@ -97,8 +97,8 @@ class FrameworkTests(ComponentTests):
     def test_learns(self, example: Example) -> None:
         """The loss after many iterations is much smaller than at first."""
         size = self.sizes[-1]
-        first = self._run(example, size, lambda rank, training: training.run(), max_iter=1)[0]["loss"]
-        last = self._run(example, size, lambda rank, training: training.run(), max_iter=LONG)[0]["loss"]
+        first = self._run(example, size, to_the_end, max_iter=1)[0]["loss"]
+        last = self._run(example, size, to_the_end, max_iter=LONG)[0]["loss"]
         assert last < 0.2 * first, f"the loss is {first:g} at first, and still {last:g} after {LONG} iterations"
 
     @only(ALIKE)
@@ -108,7 +108,7 @@ class FrameworkTests(ComponentTests):
             alone.run()
             expected = _found(alone)
         for size in self.sizes:
-            for rank, one in enumerate(self._run(example, size, lambda rank, training: training.run())):
+            for rank, one in enumerate(self._run(example, size, to_the_end)):
                 for name, value in expected["arrays"].items():
                     what = f"{name} on rank {rank} of {size}, beside that of one process"
                     assert_close(one["arrays"][name], value, what, EXACT)
@@ -168,6 +168,11 @@ class FrameworkTests(ComponentTests):
                 return _found(training)
 
         return together(ranks, run)
+
+
+def to_the_end(rank: int, training: Training) -> None:
+    """Train to the end."""
+    training.run()
 
 
 def _training(communicator: Communicator | None, framework: Framework | None, max_iter: int = ITERATIONS) -> Training:

@@ -134,7 +134,7 @@ class Training:
             framework = solver.framework_of(net.communicator)
             self.framework = started(framework, "start", framework.start(self), FrameworkState)
         updated = self.slots if self.framework is None else list(self.framework.updated(self.slots))
-        self._updated = self.spans if updated == self.slots else make_spans(updated)
+        self._updated = self.spans if len(updated) == len(self.slots) else make_spans(updated)
         with net.enough_memory():
             self.method = self._make_method()
         self.rate = Rate(policy_of(solver.lr_policy, "rate", solver.lr_policy.start(self)))
@@ -142,18 +142,18 @@ class Training:
         decoupled, view = solver.method.decoupled, net.view()
         self.choices = choose_penalties(net, self.slots, solver.regu_coef, decoupled=decoupled)
         clip = clip_steps(view, self.spans, solver.clip_value, solver.clip_norm, norm_of_ranks(net, self.slots))
-        self._update = [
+        self._update_steps = [
             *regularise_steps(net, updated, self.choices, solver.regu_coef, decoupled=decoupled),
             Step("update", type(solver.method).__name__, self.method.update, self.method_backend),
             *constrain_steps(net, updated, self.choices, lambda: self._updating),
         ]
         self._updating = 0
         self._compiled_update: Callable[[], None] | None = None
-        parted = self.framework and self.framework.iteration_steps(clip, self._update)
+        behind = [*clip, *self._update_steps]
+        if self.framework is not None:
+            behind = self.framework.iteration_steps(clip, self._update_steps)
         self.trains = self.framework is None or self.framework.trains
-        lists = [parted or []]
-        if self.trains:
-            lists = iteration_steps(batch, parted or [*clip, *self._update], view, self.spans, solver.n_accumulate)
+        lists = iteration_steps(batch, behind, view, self.spans, solver.n_accumulate) if self.trains else [behind]
         self._calls = [net.compile(steps) for steps in lists]
         net.trainings.add(self)
         constrained = [slot.storage for slot in self.slots if f"constraint.{slot.name}" in self.choices]
@@ -281,7 +281,7 @@ class Training:
         self._refuse_closed()
         begin = time.perf_counter()
         iteration, epochs, net = self.iteration, self.epochs, self.net
-        scalars, count = net.scalars, len(self._calls) if not self.trains else self.solver.n_accumulate
+        scalars, count = net.scalars, self.solver.n_accumulate if self.trains else 1
         self._begin_framework()
         self._find_rates(iteration)
         before = self.method.memory()
@@ -337,7 +337,7 @@ class Training:
             NacreError: a rate cannot be computed.
         """
         if self._compiled_update is None:
-            self._compiled_update = self.net.compile(self._update)
+            self._compiled_update = self.net.compile(self._update_steps)
         self._find_rates(iteration)
         self.method.advance()
         self._compiled_update()
