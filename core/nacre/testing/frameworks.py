@@ -10,6 +10,7 @@ import numpy as np
 from ..fields.checks import positive
 from ..fields.types import Names, default
 from ..net.net import Net
+from ..protocols.backend import open_backend
 from ..protocols.communicator import Communicator
 from ..protocols.layer import Layer
 from ..protocols.state import SourceState
@@ -170,6 +171,11 @@ class FrameworkTests(ComponentTests):
         return together(ranks, run)
 
 
+def on_host() -> str:
+    """Return the name of a backend whose arrays are NumPy's."""
+    return next(name for name in backends() if open_backend(name).on_host)
+
+
 def to_the_end(rank: int, training: Training) -> None:
     """Train to the end."""
     training.run()
@@ -181,7 +187,7 @@ def _training(communicator: Communicator | None, framework: Framework | None, ma
     if communicator is not None and framework is not None:
         layers = framework.layers(layers, communicator)
         options = {"communicator": communicator, "group": framework.group(communicator)}
-    net = Net("framework", layers, backend=own_backend(backends()[0]), dtype="float64", **options)
+    net = Net("framework", layers, backend=own_backend(on_host()), dtype="float64", **options)
     return Solver(Descent(), lr_policy=0.1, max_iter=max_iter, framework=framework).start(net)
 
 
