@@ -27,7 +27,7 @@ class Doom(Callback):
 class DoomState(CallbackState):
     def begin(self):
         callback = self.callback
-        self.doomed = self.training.net.target.rank == callback.rank and not Path(callback.once).exists()
+        self.doomed = self.training.net.rank == callback.rank and not Path(callback.once).exists()
         if self.doomed and callback.how == "whenever":
             Path(callback.once).touch()
             moment = random.Random(callback.at).uniform(0, 0.6)

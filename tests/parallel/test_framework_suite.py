@@ -26,7 +26,7 @@ class TestSandblaster(FrameworkTests):
 class TestDownpour(FrameworkTests):
     component = Downpour
     sizes = (3, 5)
-    wrong = ({"staleness": -1}, {"groups": 0})
+    wrong = ({"staleness": -1}, {"worker_groups": 0})
 
     def examples(self) -> Iterable[Example]:
         yield Example()
@@ -38,7 +38,7 @@ class TestDownpourOfOneGroup(FrameworkTests):
     exact = True
 
     def examples(self) -> Iterable[Example]:
-        yield Example({"groups": 1})
+        yield Example({"worker_groups": 1})
 
 
 class TestHogwild(FrameworkTests):

@@ -23,7 +23,7 @@ ADAM = {"type": "Adam", "lr_policy": {"type": "Exp", "base": 0.01, "gamma": 0.99
 SGD = {"momentum_policy": 0.9, "lr_policy": 0.05, "n_accumulate": 2, "clip_value": 0.3, "regu_coef": 1e-3}
 CLUSTERS = Path(__file__).resolve().parents[2] / "examples/cluster"
 DEMO = CLUSTERS.parent / "digits/lenet.toml"
-ONE_GROUP = {"type": "Downpour", "groups": 1, "staleness": 0}
+ONE_GROUP = {"type": "Downpour", "worker_groups": 1, "staleness": 0}
 PLUGIN = Path(__file__).with_name("rank_plugin.py")
 PATIENCE = 600
 RANKS = {"all_reduce": 2, "sandblaster": 3, "downpour": 3, "hogwild": 2, "distributed_hogwild": 3}
@@ -220,7 +220,7 @@ def test_ranks_that_do_not_wait_learn_as_well_as_one_process(size: int, framewor
         ),
         (
             {"nworker_groups": 2, "nworkers_per_group": 2, "nservers_per_group": 2, "server_worker_separate": True},
-            Downpour(groups=2, servers=2),
+            Downpour(worker_groups=2, servers=2),
             6,
         ),
         ({"nworker_groups": 3, "nserver_groups": 3, "sync_freq": 7}, Hogwild(nodes=3, sync_freq=7), 3),

@@ -72,7 +72,7 @@ class Cluster(Framework):
                 return Sandblaster(servers=self.nservers_per_group, batch=self.batch)
             return AllReduce(batch=self.batch)
         if self.server_worker_separate:
-            return Downpour(groups=self.nworker_groups, servers=self.nservers_per_group, **asynchronous)
+            return Downpour(worker_groups=self.nworker_groups, servers=self.nservers_per_group, **asynchronous)
         nodes = {"nodes": self.nserver_groups} if self.nserver_groups > 1 else {"nodes": 1}
         return Hogwild(**nodes, sync_freq=self.sync_freq, **asynchronous)
 

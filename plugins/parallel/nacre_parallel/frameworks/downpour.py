@@ -26,7 +26,7 @@ class Downpour(Served):
             does not follow a loss.
     """
 
-    groups: Annotated[int, positive, "groups of workers, which do not wait for each other"] = 2
+    worker_groups: Annotated[int, positive, "groups of workers, which do not wait for each other"] = 2
     staleness: Annotated[int, non_negative, "iterations that a group may be ahead of the slowest one"] = 4
     warmup_steps: Annotated[int, non_negative, "iterations at the beginning in which only the first group trains"] = 0
     decide_every: Annotated[
@@ -37,7 +37,7 @@ class Downpour(Served):
 
     @property
     def n_groups(self) -> int:
-        return self.groups
+        return self.worker_groups
 
     @property
     def n_warmup(self) -> int:
