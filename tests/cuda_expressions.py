@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 KINDS = ("float", "double", "bf16")
+NARROW = ("float", "bf16")
 NEURONS = [
     *("ELU", "Exponential", "GELU", "TanhGELU", "Hardswish", "LReLU", "Mish", "ReLU", "SELU", "STanh", "Sigmoid"),
     *("SiLU", "Softplus", "Tanh"),
@@ -50,6 +51,11 @@ EXPRESSIONS: dict[str, list[str]] = {
             for kind in KINDS
         ),
         *(f"batch_norm_total<{wide}>" for wide in KINDS[:2]),
+    ],
+    "bias": [*(f"bias_parts<{kind}>" for kind in NARROW), "bias_total<float>"],
+    "blobs": [
+        *(f"{way}_to<{to}, {kind}>" for way, to, kind in product(("convert", "transpose"), NARROW, NARROW)),
+        *(f"add_to<{kind}>" for kind in NARROW),
     ],
     "dropout": [f"dropout_{way}<{kind}>" for way, kind in product(("forward", "backward"), KINDS)],
 }

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from nacre.config import load
-from nacre_cupy.convolutions import DTYPES, WAYS, Convolution, Way, build, graph_of
+from nacre_cupy.convolutions import DTYPES, MOST_WORKSPACE, WAYS, Convolution, Way, build, graph_of
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.geometry import Geometry
+from nacre_layers.neurons import is_relu
 
 ROOT = Path(__file__).resolve().parents[1]
 PLANS = Path(__file__).with_suffix(".json")
@@ -30,8 +30,6 @@ BATCHES = {
     "imagenet/resnet50.toml": 256,
 }
 """The nets, and the images of a batch on a GPU."""
-MOST_WORKSPACE = 1 << 30
-"""Bytes of memory that a plan may need besides the arrays; a GPU that trains these has a hundred times as many."""
 
 H200 = {
     "version": 1,
@@ -68,9 +66,24 @@ H200 = {
 """The device, as `cudnn.create_device_properties(0).serialize()` would describe it there."""
 
 
-def convolutions() -> dict[Convolution, tuple[set[str], set[Way]]]:
-    """Return all convolutions of the nets, each with the nets that have it and what is computed of it in training."""
-    found: dict[Convolution, tuple[set[str], set[Way]]] = {}
+@dataclass(frozen=True)
+class Case:
+    """What needs a plan: a convolution, what is computed of it, with what behind it, and in which type."""
+
+    one: Convolution
+    way: Way
+    bias: bool
+    relu: bool
+    dtype: str
+
+    def graph(self, cudnn: Any, **where: Any) -> Any:
+        """Return cuDNN's graph of it."""
+        return graph_of(cudnn, self.one, self.way, self.dtype, bias=self.bias, relu=self.relu, **where)
+
+
+def cases() -> dict[Case, list[str]]:
+    """Return everything that a training of the nets computes of their convolutions, each with its nets' names."""
+    found: dict[Case, set[str]] = {}
     for name, images in BATCHES.items():
         path = ROOT / "examples" / name
         inputs = [layer.name for layer in load(path).layers if layer.is_source]
@@ -81,23 +94,19 @@ def convolutions() -> dict[Convolution, tuple[set[str], set[Way]]]:
             layer = op.node.layer
             if isinstance(layer, ConvolutionLayer) and op.neuron is None:
                 one = Convolution.of(Geometry(layer, op.inputs[0].shape), layer.n_group)
-                nets, ways = found.setdefault(one, (set(), set()))
-                nets.add(name)
-                ways.update(way for way in WAYS if way != "data" or op.inputs[0].gradient is not None)
-    return found
+                for way in WAYS:
+                    behind = way == "forward"
+                    fused = behind and layer.bias, behind and is_relu(layer.neuron)
+                    if way != "data" or op.inputs[0].gradient is not None:
+                        for dtype in DTYPES:
+                            found.setdefault(Case(one, way, *fused, dtype), set()).add(name)
+    return {case: sorted(nets) for case, nets in found.items()}
 
 
-def cases() -> Iterator[tuple[Convolution, Way, str, list[str]]]:
-    """Yield everything that needs a plan: a convolution, what is computed of it, the type, and the nets."""
-    for one, (nets, ways) in convolutions().items():
-        for way in WAYS:
-            for dtype in DTYPES if way in ways else ():
-                yield one, way, dtype, sorted(nets)
-
-
-def entry(one: Convolution, way: str, dtype: str, nets: list[str]) -> dict[str, Any]:
+def entry(case: Case, nets: list[str]) -> dict[str, Any]:
     """Return the part of an entry in the list that says what it is for, as JSON has it."""
-    return json.loads(json.dumps({**asdict(one), "way": way, "dtype": dtype, "nets": nets}))
+    fields = asdict(case)
+    return json.loads(json.dumps({**fields.pop("one"), **fields, "nets": nets}))
 
 
 def made_plans() -> dict[str, Any]:
@@ -109,10 +118,10 @@ def made_plans() -> dict[str, Any]:
     cudnn = importlib.import_module("cudnn")
     device = cudnn.create_device_properties(json.dumps(H200))
     plans: list[dict[str, Any]] = []
-    for one, way, dtype, nets in cases():
-        graph = graph_of(cudnn, one, way, dtype, device_property=device)
-        plan = build(cudnn, graph, most_workspace=MOST_WORKSPACE)
-        plans.append({**entry(one, way, dtype, nets), "plan": plan.name, "workspace": plan.workspace})
+    for case, nets in cases().items():
+        graph, tensor_cores = case.graph(cudnn, device_property=device), case.dtype != "float32"
+        plan = build(cudnn, graph, tensor_cores=tensor_cores, most_workspace=MOST_WORKSPACE)
+        plans.append({**entry(case, nets), "plan": plan.name, "workspace": plan.workspace})
     versions = {"cudnn": cudnn.backend_version_string(), "frontend": cudnn.__version__}
     return {**versions, "device": H200["deviceName"], "plans": plans}
 

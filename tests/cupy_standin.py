@@ -16,10 +16,14 @@ from nacre_cupy import library
 
 STANDIN = Path(__file__).parent / "standin"
 _loaded: dict[str, Any] = {}
+real_without_cudnn = library.without_cudnn
+"""What `installed` replaces."""
 
 
 def _ours() -> dict[str, Any]:
-    return {name: module for name, module in sys.modules.items() if name.partition(".")[0] in ("cupy", "cublaslt")}
+    return {
+        name: module for name, module in sys.modules.items() if name.partition(".")[0] in ("cupy", "cublaslt", "dnn")
+    }
 
 
 @contextmanager
@@ -40,6 +44,9 @@ def installed() -> Generator[Any]:
         cupy.shared.kernels = cuda_on_host.Kernels
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(library, "cublaslt", lambda: importlib.import_module("cublaslt").Library(cupy))
+            frontend = importlib.import_module("dnn").Frontend(cupy)
+            patch.setattr(library, "cudnn", lambda: frontend)
+            patch.setattr(library, "without_cudnn", lambda: None)
             yield cupy
     finally:
         sys.path.remove(str(STANDIN))

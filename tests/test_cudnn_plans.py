@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cudnn_plans import H200, MOST_WORKSPACE, PLANS, cases, entry, made_plans, text
-from nacre_cupy.convolutions import Convolution, build, graph_of
+from cudnn_plans import H200, PLANS, cases, entry, made_plans, text
+from nacre_cupy.convolutions import MOST_WORKSPACE, Convolution, build, graph_of
 
 MISSING = "pip install nvidia-cudnn-cu13 'nvidia-cudnn-frontend<1.29'"
 LISTED = json.loads(PLANS.read_text(encoding="utf-8"))
@@ -21,7 +21,7 @@ def what(plan: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_list_is_complete() -> None:
     """It has a plan for everything that a training of the nets computes of their convolutions, and for nothing else."""
-    needed = [entry(*case) for case in cases()]
+    needed = [entry(*case) for case in cases().items()]
     assert [what(plan) for plan in LISTED["plans"]] == needed, "another net: python tests/cudnn_plans.py"
     assert {net for plan in needed for net in plan["nets"]} > {"lenet/lenet.toml", "imagenet/resnet50.toml"}
     assert all(plan["plan"] and 0 <= plan["workspace"] <= MOST_WORKSPACE for plan in LISTED["plans"])

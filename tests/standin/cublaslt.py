@@ -5,7 +5,8 @@ import ctypes
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-TYPES = {0: np.float32, 1: np.float64, 2: np.float16}
+BF16 = 14
+TYPES = {0: np.float32, 1: np.float64, 2: np.float16, BF16: np.uint16}
 SCALES = {0: ctypes.c_float, 1: ctypes.c_double}
 
 
@@ -94,6 +95,8 @@ class Library:
         layouts = [dict(self.things[one.value]) for one in (of_a, of_b, of_d)]
         assert self.things[of_c.value] == self.things[of_d.value] and c == d
         assert len({one[5] for one in layouts}) == 1, "batches of different lengths"
+        kinds = [one["kind"] for one in layouts]
+        assert kinds[0] == kinds[1] and (kinds[2] == kinds[0] or kinds == [BF16, BF16, 0]), "no such types of factors"
         first, second, result = (matrices(*one) for one in zip((a, b, d), layouts, strict=True))
         if how[3]:
             first = first.transpose(0, 2, 1)
@@ -110,11 +113,24 @@ class Library:
             column = np.frombuffer((ctypes.c_char * size).from_address(how[8]), result.dtype).reshape(1, -1, 1)
 
         def multiply():
-            found = np.matmul(*(rounded(one.astype(kind), how["compute"]) for one in (first, second)))
-            result[...] = found + column if has_bias else found
+            factors = (widened(one, number) for one, number in zip((first, second), kinds, strict=False))
+            found = np.matmul(*(rounded(one.astype(kind), how["compute"]) for one in factors))
+            found = found + widened(column, kinds[2]) if has_bias else found
+            result[...] = bits_of(found) if kinds[2] == BF16 else found
 
         self.cupy._machine.streams[stream].enqueue(multiply)
         return 0
+
+
+def widened(array, number):
+    """Return an array, of bf16 as float32."""
+    return (array.astype(np.uint32) << 16).view(np.float32) if number == BF16 else array
+
+
+def bits_of(array):
+    """Return the bits of bf16 for numbers of float32, rounded to the nearest, of two the even one."""
+    bits = np.ascontiguousarray(array, np.float32).view(np.uint32).astype(np.uint64)
+    return np.where(np.isnan(array), 0x7FFF, bits + 0x7FFF + (bits >> 16 & 1) >> 16).astype(np.uint16)
 
 
 def rounded(array, compute):

@@ -14,6 +14,7 @@ nacre_api = "1"
 BACKENDS = {"cupy": "nacre_cupy.backend:CupyBackend"}
 IN_CUDA = {
     "batch_norm:BatchNormKernel": ["BatchNorm"],
+    "convolution:ConvolutionKernel": ["Convolution"],
     "dropout:DropoutKernel": ["Dropout", "RandomMask"],
     "elementwise:ElementWiseKernel": ["ElementWise"],
     "elementwise:L1Kernel": ["regularizer/L1"],

@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -14,8 +15,10 @@ import numpy as np
 from nacre import Array, Backend, ConfigError, LayerState, Own, Scalars, Step, View
 
 from . import library
+from .dnn import Dnn
 from .functions import Functions
 from .graphs import MOST_SCALARS, DeviceScalars, Recording, in_order, scalars_of
+from .kernels import blobs as of_blobs
 from .memory import Uploads, bytes_of
 from .products import Products
 from .streams import Here
@@ -23,6 +26,9 @@ from .streams import Here
 
 class CupyBackend(Backend):
     """A GPU of NVIDIA, by CuPy. Own blobs of four axes lie as (images, rows, columns, channels).
+
+    In a net that computes in bf16, a kernel that says `in_bf16` has blobs of bf16, in arrays of uint16; all others have
+    plain arrays of float32.
 
     For kernels: `cupy` is the module, `stream` the stream on which every pass runs, `scalars` the numbers of an
     iteration on the device. A kernel that says `capturable` is called twice, the second time while the stream is
@@ -57,6 +63,11 @@ class CupyBackend(Backend):
         self.products = Products(self.cupy, library.cublaslt(), tf32=os.environ.get("CUPY_TF32") == "1")
         self.xp = Functions(self.cupy, self.products)
         self.here = Here(self.cupy, self.device, self.stream)
+        self.without_cudnn = library.without_cudnn()
+        self.dnn = None if self.without_cudnn else Dnn(library.cudnn(), self.stream, self.device.mem_info[1])
+        able = int(self.device.compute_capability) >= 80
+        self.computes = ("bf16",) if able else ()
+        self.lacks = {} if able else {"bf16": "bf16 needs a GPU of compute capability 8.0 or above"}
         self._uploads = Uploads(self.cupy, self.stream)
         self._scalars: WeakKeyDictionary[Scalars, DeviceScalars] = WeakKeyDictionary()
         self.recordings: WeakSet[Recording] = WeakSet()
@@ -70,6 +81,7 @@ class CupyBackend(Backend):
             "cuda": runtime.runtimeGetVersion(),
             "driver": runtime.driverGetVersion(),
             "products": "TF32" if self.products.tf32 else "float32",
+            "convolutions": "cuBLASLt" if self.dnn is None else f"cuDNN {self.dnn.version}",
         }
 
     def wait(self) -> None:
@@ -113,27 +125,51 @@ class CupyBackend(Backend):
         with self.here:
             self._uploads.upload(host, array)
 
-    # Own blobs: images with the channels last, where cuDNN and vectorised loads want them
+    # Own blobs: images with the channels last, where cuDNN and vectorised loads want them, and all that is of bf16
 
     def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
-        return "float" not in dtype or len(shape) != 4 or shape[1] == 1 or shape[2:] == (1, 1)
+        return dtype != "bf16" and ("float" not in dtype or _is_in_order(shape))
+
+    def gives_own(self, kernel: LayerState, shape: tuple[int, ...], dtype: str, *, below: bool) -> bool:
+        if dtype == "bf16":
+            return bool(getattr(kernel, "in_bf16", False))
+        return super().gives_own(kernel, shape, dtype, below=below)
 
     def elements(self, blob: Own) -> Array | None:
-        return blob.memory
+        return None if blob.dtype == "bf16" else blob.memory
 
     def pack(self, array: Array, blob: Own) -> None:
-        self.xp.copyto(blob.memory, array.transpose(0, 2, 3, 1))
+        last = blob.layout != "plain"
+        if blob.dtype == "bf16":
+            rows, columns = (blob.shape[1], prod(blob.shape[2:])) if last else (1, blob.size)
+            of_blobs.transpose(self, array, blob.memory, rows, columns)
+        else:
+            self.xp.copyto(blob.memory, array.transpose(0, 2, 3, 1) if last else array)
 
     def unpack(self, blob: Own, array: Array) -> None:
-        self.xp.copyto(array, blob.memory.transpose(0, 3, 1, 2))
+        last = blob.layout != "plain"
+        if blob.dtype == "bf16":
+            rows, columns = (prod(blob.shape[2:]), blob.shape[1]) if last else (1, blob.size)
+            of_blobs.transpose(self, blob.memory, array, rows, columns)
+        else:
+            self.xp.copyto(array, blob.memory.transpose(0, 3, 1, 2) if last else blob.memory)
+
+    def add(self, part: Own, total: Own, *, first: bool) -> None:
+        if total.dtype == "bf16" and not first:
+            of_blobs.add(self, part.memory, total.memory)
+        else:
+            super().add(part, total, first=first)
 
     def arrange(self, kernels: Sequence[LayerState], blobs: Sequence[Own], plan: dict[str, Any]) -> None:
         for blob in blobs:
-            blob.layout = "channels last"
+            blob.layout = "plain" if _is_in_order(blob.shape) else "channels last"
+
+    def storage(self, blob: Own) -> tuple[int, str]:
+        return blob.size, "uint16" if blob.dtype == "bf16" else blob.dtype
 
     def place(self, blob: Own, array: Array) -> None:
-        images, channels, rows, columns = blob.shape
-        blob.memory = self.view(array, (images, rows, columns, channels))
+        shape = blob.shape if blob.layout == "plain" else (blob.shape[0], *blob.shape[2:], blob.shape[1])
+        blob.memory = self.view(array, shape)
 
     # Passes
 
@@ -180,3 +216,8 @@ class CupyBackend(Backend):
         if self.stream.is_capturing():
             with suppress(self.cupy.cuda.runtime.CUDARuntimeError):  # the capture is invalid: that ends it
                 self.stream.end_capture()
+
+
+def _is_in_order(shape: tuple[int, ...]) -> bool:
+    """Return whether blobs of a shape lie in C order: no images, or such that it is the same with the channels last."""
+    return len(shape) != 4 or shape[1] == 1 or shape[2:] == (1, 1)

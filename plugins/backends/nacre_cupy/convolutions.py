@@ -13,8 +13,12 @@ from typing import Any, Literal
 Way = Literal["forward", "data", "weight"]
 """The convolution, the gradient of its images, or that of its filters."""
 WAYS: tuple[Way, ...] = ("forward", "data", "weight")
-DTYPES = ("float32", "bf16")
-"""Types of the arrays; sums are made in float32, products of float32 by default with the 10 bits of TF32."""
+DTYPES = ("float32", "tf32", "bf16")
+"""Types of the arrays and of the products; sums are made in float32, and arrays of "tf32" are float32."""
+MOST_WORKSPACE = 1 << 30
+"""Bytes of memory that a plan may need besides the arrays."""
+TENSORS = {"x": 1, "w": 2, "y": 3, "bias": 4}
+"""The numbers by which a graph knows its arrays: images, filters, the result, and a number for each filter."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +89,21 @@ def channels_last(shape: Sequence[int]) -> list[int]:
     return [channels * rows * columns, 1, channels * columns, channels]
 
 
-def graph_of(cudnn: Any, one: Convolution, way: Way, dtype: str, **where: Any) -> Any:
-    """Return a graph of cuDNN's frontend for one convolution, whose tensors are called x, w and y.
+def graph_of(
+    cudnn: Any, one: Convolution, way: Way, dtype: str, *, bias: bool = False, relu: bool = False, **where: Any
+) -> Any:
+    """Return a graph of cuDNN's frontend for one convolution, whose tensors have the numbers of `TENSORS`.
 
-    `where` says for which device: `handle=`, or `device_property=` of one that is not there.
+    Going forward it may add a `bias`, and set what is below 0 to 0 (`relu`). `where` says for which device: `handle=`,
+    or `device_property=` of one that is not there.
     """
     kind, wide = cudnn.data_type.BFLOAT16 if dtype == "bf16" else cudnn.data_type.FLOAT, cudnn.data_type.FLOAT
     graph = cudnn.pygraph(io_data_type=kind, intermediate_data_type=wide, compute_data_type=wide, **where)
 
     def tensor(name: str, shape: tuple[int, ...]) -> Any:
-        return graph.tensor(name=name, dim=list(shape), stride=channels_last(shape), data_type=kind)
+        made = graph.tensor(name=name, dim=list(shape), stride=channels_last(shape), data_type=kind)
+        made.set_uid(TENSORS[name])
+        return made
 
     windows = {
         "pre_padding": list(one.pad),
@@ -103,34 +112,55 @@ def graph_of(cudnn: Any, one: Convolution, way: Way, dtype: str, **where: Any) -
         "dilation": list(one.dilation),
     }
     if way == "forward":
-        made, shape = graph.conv_fprop(image=tensor("x", one.x), weight=tensor("w", one.w), **windows), one.y
+        made = graph.conv_fprop(image=tensor("x", one.x), weight=tensor("w", one.w), **windows)
+        if bias:
+            made = graph.bias(input=made, bias=tensor("bias", (1, one.filters, 1, 1)))
+        if relu:
+            made = graph.relu(input=made)
+        name, shape = "y", one.y
     elif way == "data":
-        made, shape = graph.conv_dgrad(loss=tensor("y", one.y), filter=tensor("w", one.w), **windows), one.x
+        made = graph.conv_dgrad(loss=tensor("y", one.y), filter=tensor("w", one.w), **windows)
+        name, shape = "x", one.x
     else:
-        made, shape = graph.conv_wgrad(image=tensor("x", one.x), loss=tensor("y", one.y), **windows), one.w
+        made = graph.conv_wgrad(image=tensor("x", one.x), loss=tensor("y", one.y), **windows)
+        name, shape = "w", one.w
     made.set_output(True).set_data_type(kind).set_dim(list(shape)).set_stride(channels_last(shape))
+    made.set_uid(TENSORS[name])
     return graph
 
 
-def build(cudnn: Any, graph: Any, *, deterministic: bool = True, most_workspace: int | None = None) -> Plan:
+def build(
+    cudnn: Any, graph: Any, *, deterministic: bool = True, tensor_cores: bool = True, most_workspace: int | None = None
+) -> Plan:
     """Choose a plan for a graph: the first that can be built, in the order in which cuDNN's heuristics expect them.
+
+    Without `tensor_cores` products of float32 are exact; with them, their factors have the 11 bits of TF32.
 
     Raises:
         LookupError: there is none.
     """
-    graph.validate()
-    graph.build_operation_graph()
-    graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-    if deterministic:
-        graph.deselect_numeric_notes([cudnn.numerical_note.NONDETERMINISTIC])
+    notes = [cudnn.numerical_note.NONDETERMINISTIC] if deterministic else []
+    notes += [] if tensor_cores else [cudnn.numerical_note.TENSOR_CORE]
+    try:
+        graph.validate()
+        graph.build_operation_graph()
+        graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+    except cudnn.cudnnGraphNotSupportedError as error:
+        raise LookupError(f"cuDNN has no plan for this convolution: {_first_line(error)}") from error
+    if notes:
+        graph.deselect_numeric_notes(notes)
     if most_workspace is not None:
         graph.deselect_workspace_greater_than(most_workspace)
     reasons: list[str] = []
     for index in range(graph.get_execution_plan_count()):
         try:
             graph.build_plan_at_index(index)
-        except cudnn.cudnnGraphNotSupportedError as error:
-            reasons.append(str(error))
+        except (cudnn.cudnnGraphNotSupportedError, ValueError) as error:  # a ValueError: it was deselected
+            reasons.append(_first_line(error))
             continue
         return Plan(graph.get_plan_name_at_index(index), graph.get_workspace_size_plan_at_index(index))
     raise LookupError(f"cuDNN has no plan for this convolution; the last reason: {(reasons or ['none'])[-1]}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -2,30 +2,89 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from nacre import Array, Own
 from nacre_layers.linear.inner_product import InnerProductLayer, InnerProductState
 
+from .kernels.bias import BiasGradient
+from .kernels.blobs import convert, transpose
+
 
 class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtypes=("float32", "float64")):
-    """The layer's own state, but for the bias, for which no further pass over the tops is needed."""
+    """The layer's own state, but for the bias, for which no further pass over the tops is needed.
+
+    In a net that computes in bf16 bottoms, tops and a copy of the weight are of bf16. Sums are made in float32, and the
+    gradients of the parameters written in it.
+    """
+
+    in_bf16 = True
 
     @classmethod
     def supports(cls, layer: InnerProductLayer, inputs: list[Any]) -> str | None:
-        if layer.axis in (0, -len(inputs[0].shape)):
-            return "serves no batch that is one row of features: axis=0"
+        if layer.axis == 0:
+            return "serves no axis=0, for which every pass looks at the number of rows"
         return None if layer.bias and not layer.transpose else "serves layers with a bias and an untransposed weight"
+
+    def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.narrow = backend.compute == "bf16"
+        self.on_plain = not self.narrow
+        self.products: Any = backend.backend.products
+
+    def ready(self) -> None:
+        if self.narrow:
+            view, outputs = self.backend, self.layer.output_dim
+            self.copies = [view.empty(one.shape, "uint16") for one in self.parameters]
+            self.sums = [BiasGradient(view, prod(one.shape) // outputs, outputs) for one in self.blobs]
 
     def _rows(self, x: Any, dy: Any) -> tuple[Array, Array]:
         return super()._rows(*(one.memory if isinstance(one, Own) else one for one in (x, dy)))
 
     def forward(self, inputs: list[Own]) -> None:
-        backend: Any = self.backend.backend
-        weight, bias = self.parameters
+        products = self.products
+        if not self.narrow:
+            weight, bias = self.parameters
+            for bottom, top in zip(inputs, self.blobs, strict=True):
+                x, y = self._rows(bottom, top)
+                products.linear(x, weight.blob, bias.blob, y)
+            return
+        for parameter, copy in zip(self.parameters, self.copies, strict=True):
+            convert(self.backend, parameter.blob, copy)
+        weight, bias = self.copies
         for bottom, top in zip(inputs, self.blobs, strict=True):
-            x, y = self._rows(bottom, top)
-            backend.products.linear(x, weight.blob, bias.blob, y)
+            made = self._room(top, 1)
+            x, y = self._rows(self._in_order(bottom, 0), made)
+            products.narrow(x, weight.T, y, bias)
+            self._lay(made, top)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
-        super().backward(inputs, [None if one is None else one.memory for one in diffs])
+        if not self.narrow:
+            super().backward(inputs, [None if one is None else one.memory for one in diffs])
+            return
+        products, weight = self.products, self.copies[0]
+        for number, (bottom, diff, top_diff) in enumerate(zip(inputs, diffs, self.blobs_diff, strict=True)):
+            x, dy = self._rows(self._in_order(bottom, 0), self._in_order(top_diff, 1))
+            self._gradient(0, number, lambda out, x=x, dy=dy: products.narrow(dy.T, x, out))
+            self._gradient(1, number, lambda out, dy=dy, sums=self.sums[number]: sums.enqueue(dy, out))
+            if diff is not None:
+                made = self._room(diff, 2)
+                products.narrow(dy, weight, made.reshape(-1, self.features))
+                self._lay(made, diff)
+
+    def _in_order(self, blob: Own, slot: int) -> Array:
+        """Return a blob of bf16 in C order."""
+        made = self._room(blob, slot)
+        if made is not blob.memory:
+            transpose(self.backend, blob.memory, made, prod(blob.shape[2:]), blob.shape[1])
+        return made
+
+    def _room(self, blob: Own, slot: int) -> Array:
+        """Return memory for a blob in C order: its own, unless its channels lie last."""
+        return blob.memory if blob.layout == "plain" else self.backend.scratch(blob.shape, "uint16", slot)
+
+    def _lay(self, array: Array, blob: Own) -> None:
+        """Write an array in C order into a blob of bf16, unless it is there already."""
+        if array is not blob.memory:
+            transpose(self.backend, array, blob.memory, blob.shape[1], prod(blob.shape[2:]))

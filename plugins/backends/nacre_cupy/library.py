@@ -39,6 +39,27 @@ def unusable() -> str | None:
     return None if count else "there is no GPU of NVIDIA, or CUDA_VISIBLE_DEVICES hides it: nvidia-smi lists them"
 
 
+OLDEST_FRONTEND = (1, 18)
+
+
+def cudnn() -> Any:
+    """Return the module of cuDNN's frontend."""
+    return import_module("cudnn")
+
+
+def without_cudnn() -> str | None:
+    """Return why cuDNN cannot be used, with what to type; None if it can."""
+    if find_spec("cudnn") is None:
+        return f"cuDNN's frontend is not installed: {INSTALL}"
+    try:
+        found = cudnn()
+        found.backend_version_string()
+    except Exception as error:  # it loads libraries, which may fail in many ways
+        return f"cuDNN cannot be loaded ({str(error).strip().splitlines()[0]}): {INSTALL}"
+    numbers = tuple(int(one) for one in found.__version__.split(".")[:2])
+    return None if numbers >= OLDEST_FRONTEND else f"cuDNN's frontend {found.__version__} is too old: {INSTALL}"
+
+
 _P, _INT, _SIZE, _U64, _I64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_uint64, ctypes.c_int64
 CUBLASLT = {
     "Create": [_P],

@@ -16,8 +16,8 @@ import numpy as np
 
 from nacre import Array, NacreError
 
-HALF, SINGLE, DOUBLE = 2, 0, 1
-"""`CUDA_R_16F`, `CUDA_R_32F` and `CUDA_R_64F`."""
+HALF, SINGLE, DOUBLE, BF16 = 2, 0, 1, 14
+"""`CUDA_R_16F`, `CUDA_R_32F`, `CUDA_R_64F` and `CUDA_R_16BF`."""
 IN_SINGLE, IN_TF32, IN_DOUBLE = 68, 77, 70
 """`CUBLAS_COMPUTE_32F`, `CUBLAS_COMPUTE_32F_FAST_TF32` and `CUBLAS_COMPUTE_64F`."""
 TYPES = {
@@ -26,6 +26,8 @@ TYPES = {
     "float64": (DOUBLE, IN_DOUBLE, DOUBLE),
 }
 """Of the numbers, of their sums, and of the factor before a product."""
+NARROW = (BF16, IN_SINGLE, SINGLE)
+"""The same of bf16, whose numbers lie in arrays of uint16: only who calls `narrow` says that they are no whole ones."""
 TRANSPOSED_A, TRANSPOSED_B = 3, 4
 EPILOGUE, BIAS_POINTER = 7, 8
 WITH_BIAS = 4
@@ -132,6 +134,16 @@ class Products:
             self.matmul(x, weight.T, y)
             self._cupy.add(y, bias, out=y)
 
+    def narrow(self, a: Array, b: Array, y: Array, bias: Array = None) -> None:
+        """Write a b, plus a bias for each column, into y: matrices of bf16, in arrays of uint16; y may be of float32.
+
+        The bias has the type of y. Sums are made in float32.
+        """
+        first, second, result = (Matrix.of(one.reshape(1, *one.shape), 1) for one in (b, a, y))
+        kind = SINGLE if str(y.dtype) == "float32" else BF16
+        if not self._call("bf16", first, second, result, bias, kind):
+            raise NacreError(f"cuBLASLt knows no way to multiply these matrices of bf16: {first}, {second}")
+
     def dot(self, a: Array, b: Array, out: Array = None) -> Array:
         """Return the product of two arrays, as NumPy's `dot`: of matrices by cuBLASLt, so that it can be captured.
 
@@ -167,9 +179,15 @@ class Products:
             matrices.append(known)
         self._call(str(y.dtype), matrices[1], matrices[0], there)
 
-    def _call(self, dtype: str, first: Any, second: Any, result: Any, bias: Array = None) -> bool:
-        """Compute a product, plus a bias if there is one; return whether cuBLASLt can do that."""
-        kind, compute, scale = TYPES[dtype]
+    def _call(
+        self, dtype: str, first: Any, second: Any, result: Any, bias: Array = None, made_of: int | None = None
+    ) -> bool:
+        """Compute a product, plus a bias if there is one; return whether cuBLASLt can do that.
+
+        `made_of` is the type of the result, if it is not that of the factors.
+        """
+        kind, compute, scale = NARROW if dtype == "bf16" else TYPES[dtype]
+        kinds = kind, kind, kind if made_of is None else made_of
         compute = IN_TF32 if self.tf32 and dtype == "float32" else compute
         factors = (ctypes.c_double if scale == DOUBLE else ctypes.c_float) * 2
         one_and_zero = factors(1, 0)
@@ -183,12 +201,18 @@ class Products:
                 self._set("MatmulDesc", operation, EPILOGUE, ctypes.c_int32(WITH_BIAS))
                 self._set("MatmulDesc", operation, BIAS_POINTER, ctypes.c_void_p(bias.data.ptr))
             # what lies in memory row by row, cuBLASLt calls the columns
-            layouts = [self._layout(made, kind, one) for one in (first, second, result)]
+            layouts = [self._layout(made, *one) for one in zip(kinds, (first, second, result), strict=True)]
             layouts.append(layouts[2])  # what is added to, nothing here, lies where the result does
             places = [one.address for one in (first, second, result, result)]
             if self._workspace is None:
                 self._workspace = self._cupy.empty((WORKSPACE,), "uint8")
-            key = dtype, bias is None, *(one.shape for one in (first, second, result)), *map(_alignment, places)
+            key = (
+                dtype,
+                bias is None,
+                made_of,
+                *(one.shape for one in (first, second, result)),
+                *map(_alignment, places),
+            )
             if key not in self._algorithms:
                 self._algorithms[key] = self._chosen(made, operation, layouts, places)
             if (chosen := self._algorithms[key]) is None:

@@ -19,6 +19,8 @@ ROWS = 16
 class BatchNormKernel(CudaKernel, reads="inputs"):
     """Every BatchNorm but those that use the batch's own mean and variance in all phases; applies ReLU itself."""
 
+    in_bf16 = True
+
     @classmethod
     def supports(cls, layer: BatchNormLayer, inputs: list[Any]) -> str | None:
         if layer.use_batch:

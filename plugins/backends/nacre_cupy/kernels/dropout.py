@@ -19,6 +19,8 @@ def signed(word: int) -> int:
 class DropoutKernel(CudaKernel, reads=""):
     """Dropout, and RandomMask; an intermediate has a bit for each number. C order says which is whose."""
 
+    in_bf16 = True
+
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         own = DropoutState(layer, backend, inputs, diffs)

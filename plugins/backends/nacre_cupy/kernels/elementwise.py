@@ -63,6 +63,8 @@ def named(neuron: Neuron, dtype: str) -> tuple[str, float, float]:
 class NeuronKernel(CudaKernel, reads="blobs"):
     """Every neuron of nacre's; in place where the net says so."""
 
+    in_bf16 = True
+
     @classmethod
     def supports(cls, layer: Neuron, inputs: list[Any]) -> str | None:
         if any("float" not in one.dtype for one in inputs):
@@ -105,6 +107,8 @@ READS_TOP = ("Divide", "Maximum")
 
 class ElementWiseKernel(CudaKernel):
     """All operations of ElementWise; applies ReLU itself, unless its own gradient needs what was before it."""
+
+    in_bf16 = True
 
     @classmethod
     def supports(cls, layer: ElementWiseLayer, inputs: list[Any]) -> str | None:

@@ -42,10 +42,14 @@ def source(file: str) -> str:
 
 
 def function(view: Any, file: str, expression: str) -> Callable[..., None]:
-    """Return a kernel of a file, which is called as `kernel((blocks,), (threads,), arguments)`."""
-    known = _functions.setdefault(view.backend, {})
+    """Return a kernel of a file, which is called as `kernel((blocks,), (threads,), arguments)`.
+
+    `view` is a net's, or the backend itself.
+    """
+    backend = getattr(view, "backend", view)
+    known = _functions.setdefault(backend, {})
     if (file, expression) not in known:
-        module = view.xp.RawModule(code=source(file), options=OPTIONS, name_expressions=(expression,))
+        module = backend.xp.RawModule(code=source(file), options=OPTIONS, name_expressions=(expression,))
         known[file, expression] = module.get_function(expression)
     return known[file, expression]
 
@@ -81,6 +85,9 @@ def too_large(shapes: Sequence[Sequence[int]]) -> str | None:
 
 class CudaKernel(LayerState, capturable=True, dtypes=("float32", "float64")):
     """A kernel that only enqueues, on the arrays that it has from `ready` on."""
+
+    in_bf16 = False
+    """Whether its blobs are of bf16 in a net that computes in that; else they are plain arrays of float32."""
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)

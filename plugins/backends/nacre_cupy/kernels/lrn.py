@@ -15,6 +15,8 @@ from .pooling import Extent, extent_of, unfit_axes
 class LRNKernel(CudaKernel, reads="inputs"):
     """Windows along one axis, or along two neighbours; of any number of bottoms."""
 
+    in_bf16 = True
+
     @classmethod
     def supports(cls, layer: LRNLayer, inputs: list[Any]) -> str | None:
         if reason := super().supports(layer, inputs):

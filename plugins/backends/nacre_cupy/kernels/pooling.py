@@ -76,6 +76,8 @@ def unfit_axes(axes: Sequence[int]) -> str | None:
 class PoolingKernel(CudaKernel):
     """Max, which keeps where each maximum was, and Mean; of any number of bottoms."""
 
+    in_bf16 = True
+
     state: ClassVar[type[Pools]] = PoolingState
     """The layer's own."""
 

@@ -1,0 +1,64 @@
+"""cuDNN on one device and stream: the plans that compute convolutions, chosen once for each shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nacre import Array
+
+from .convolutions import MOST_WORKSPACE, TENSORS, Convolution, Plan, Way, build, graph_of
+
+
+@dataclass(frozen=True)
+class Computation:
+    """A graph of cuDNN with the plan that computes it, on the stream of a handle."""
+
+    graph: Any
+    plan: Plan
+    handle: Any
+
+    def enqueue(self, arrays: Mapping[str, Array], workspace: Array) -> None:
+        """Enqueue it on arrays by the names of `TENSORS`, with `plan.workspace` bytes of memory besides."""
+        places = {TENSORS[name]: array.data.ptr for name, array in arrays.items()}
+        self.graph.execute(places, workspace.data.ptr, handle=self.handle)
+
+
+class Dnn:
+    """cuDNN, by its frontend (the module `cudnn`), for a backend's device and stream.
+
+    A plan may need 1 GiB of memory besides the arrays, or an eighth of what the device has if that is less.
+    """
+
+    def __init__(self, cudnn: Any, stream: Any, total: int) -> None:
+        self._cudnn, self._stream = cudnn, stream
+        self._most = min(MOST_WORKSPACE, total // 8)
+        self._handle: Any = None
+        self._made: dict[tuple[Any, ...], Computation | None] = {}
+
+    @property
+    def version(self) -> str:
+        return self._cudnn.backend_version_string()
+
+    def computation(
+        self, one: Convolution, way: Way, dtype: str, *, bias: bool = False, relu: bool = False, deterministic: bool
+    ) -> Computation | None:
+        """Return what computes a convolution or one of its gradients (see `graph_of`), or None if cuDNN cannot."""
+        key = one, way, dtype, bias, relu, deterministic
+        if key not in self._made:
+            graph = graph_of(self._cudnn, one, way, dtype, bias=bias, relu=relu, handle=self._opened())
+            limits = {"deterministic": deterministic, "tensor_cores": dtype != "float32", "most_workspace": self._most}
+            try:
+                plan = build(self._cudnn, graph, **limits)
+            except LookupError:
+                self._made[key] = None
+            else:
+                self._made[key] = Computation(graph, plan, self._opened())
+        return self._made[key]
+
+    def _opened(self) -> Any:
+        if self._handle is None:
+            self._handle = self._cudnn.create_handle()
+            self._cudnn.set_stream(self._handle, self._stream.ptr)
+        return self._handle

@@ -1,0 +1,59 @@
+// The gradient of a bias, and that below a ReLU behind it. Arrays are (rows, channels): images with the channels last. A
+// channel is summed up in parts, each by one block, in float64, and a thread adds up the parts: always in one order.
+
+#include "common.cuh"
+
+const u32 BLOCK = 256;
+
+template <int N, class T>
+__device__ inline void gate_rows(const T *y, const T *dy, T *below, double *parts, u32 n_parts, u32 rows, u32 channels) {
+    __shared__ double shared[BLOCK];
+    const u32 groups = channels / N, tiles = (groups + BLOCK - 1) / BLOCK;
+    const u32 tile = blockIdx.x % tiles, part = blockIdx.x / tiles;
+    if (part >= n_parts) return;
+    const u32 here = groups - tile * BLOCK < BLOCK ? groups - tile * BLOCK : BLOCK, lines = BLOCK / here;
+    const u32 group = threadIdx.x % here, line = threadIdx.x / here, channel = (tile * BLOCK + group) * N;
+    double sums[N];
+    for (int n = 0; n < N; n++) sums[n] = 0;
+    if (line < lines)
+        for (u32 row = part * lines + line; row < rows; row += n_parts * lines) {
+            const u32 at = row * channels + channel;
+            Pack<T, N> pack = load<N>(dy + at);
+            if (y != nullptr) {
+                const Pack<T, N> top = load<N>(y + at);
+                for (int n = 0; n < N; n++)
+                    if (!(widen(top.at[n]) > 0)) pack.at[n] = narrow<T>(0);
+                store<N>(below + at, pack);
+            }
+            for (int n = 0; n < N; n++) sums[n] += (double)widen(pack.at[n]);
+        }
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        __syncthreads();
+        shared[threadIdx.x] = sums[n];
+        __syncthreads();
+        if (line != 0) continue;
+        double all = 0;
+        for (u32 other = 0; other < lines; other++) all += shared[other * here + group];
+        parts[(i64)part * channels + channel + n] = all;
+    }
+}
+
+// Where there is y, writes dy where y is above 0, else 0, into `below`; sums up what is left of dy for each channel. There
+// are n_parts blocks for each 256 channels, of which fewer are needed where packs are read.
+template <class T>
+__global__ void bias_parts(const T *y, const T *dy, T *below, double *parts, i64 n_parts, i64 rows, i64 channels) {
+    const int most = Lanes<T>::most;
+    const bool fit = channels % most == 0 && aligned(y, dy, below);
+    if (fit) gate_rows<most>(y, dy, below, parts, (u32)n_parts, (u32)rows, (u32)channels);
+    else gate_rows<1>(y, dy, below, parts, (u32)n_parts, (u32)rows, (u32)channels);
+}
+
+template <class T> __global__ void bias_total(const double *parts, T *gradient, i64 n_parts, i64 channels) {
+    for (i64 channel = (i64)blockIdx.x * blockDim.x + threadIdx.x; channel < channels;
+         channel += (i64)gridDim.x * blockDim.x) {
+        double all = 0;
+        for (i64 part = 0; part < n_parts; part++) all += parts[part * channels + channel];
+        gradient[channel] = (T)all;
+    }
+}

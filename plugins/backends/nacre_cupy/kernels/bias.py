@@ -1,0 +1,38 @@
+"""The gradient of a bias, and that below a ReLU behind it: see bias.cu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nacre import Array
+
+from .blobs import kind_of
+from .launch import THREADS, function, launch
+
+MOST_PARTS = 128
+"""Parts in which a channel is summed up, at most."""
+ROWS = 16
+"""Numbers of a channel that a thread adds up, at least, before there is another part."""
+
+
+class BiasGradient:
+    """Sums over the rows of arrays (rows, channels), such as images with the channels last."""
+
+    def __init__(self, view: Any, rows: int, channels: int) -> None:
+        self.view, self.shape = view, (rows, channels)
+        lines = THREADS // min(channels, THREADS)
+        self.n_parts = max(1, min(-(-rows // (lines * ROWS)), MOST_PARTS))
+        self.parts = view.empty((self.n_parts, channels), "float64")
+
+    def enqueue(self, dy: Array, gradient: Array | None, y: Array | None = None, below: Array | None = None) -> None:
+        """Write the sums of `dy` into `gradient`; with `y`, of what is left of it in `below`: dy where y is above 0.
+
+        Sums that nobody wants (None) are not written.
+        """
+        (rows, channels), kind = self.shape, kind_of(dy)
+        blocks = -(-channels // THREADS) * self.n_parts
+        given = tuple(0 if one is None else one for one in (y, dy, below))
+        run = function(self.view, "bias", f"bias_parts<{kind}>")
+        run((blocks,), (THREADS,), (*given, self.parts, self.n_parts, rows, channels))
+        if gradient is not None:
+            launch(self.view, "bias", "bias_total<float>", channels, self.parts, gradient, self.n_parts, channels)

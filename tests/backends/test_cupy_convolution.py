@@ -1,0 +1,366 @@
+"""Convolutions of the cupy backend by cuDNN, over the stand-ins for CuPy and for cuDNN's frontend."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from collections.abc import Generator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cupy_standin
+import nacre
+from cupy_standin import STANDIN
+from exact import narrow, widen
+from nacre import L, Net, Solver
+from nacre_cupy import library
+from nacre_cupy.convolutions import TENSORS, Convolution, build, graph_of
+from nacre_cupy.kernels import blobs
+from nacre_cupy.kernels.bias import BiasGradient
+from nacre_solvers import SGD
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cupy() -> Generator[Any]:
+    with cupy_standin.installed() as found:
+        yield found
+
+
+@pytest.fixture
+def backend(cupy: Any) -> Any:
+    return cupy_standin.watched()()
+
+
+@pytest.fixture
+def frontend() -> Generator[Any]:
+    found = library.cudnn()
+    found.ran.clear()
+    yield found
+    found.lacks.clear()
+
+
+# The whole layer
+
+
+def maps(**options: Any) -> list[Any]:
+    x, label = nacre.Input((3, 9, 8), name="x", batch_size=4), nacre.Input((), name="label", batch_size=4)
+    first = L.Convolution(n_filter=8, kernel=3, pad=1, neuron="ReLU", name="conv1", **options)(x)
+    second = L.Convolution(n_filter=6, kernel=(3, 2), stride=(2, 1), n_group=2, name="conv2", **options)(first)
+    return [L.SoftmaxLoss()(L.InnerProduct(output_dim=3)(L.Pooling(kernel=2)(second)), label)]
+
+
+def computed(backend: Any, layers: list[Any], turns: int = 1, **options: Any) -> list[Any]:
+    """Return the loss, the gradients of the images and of all parameters, after some passes."""
+    with Net("maps", layers, backend=backend, input_gradients=["x"], seed=1, **options) as net:
+        for turn in range(turns):
+            net.write("x", np.random.default_rng(turn).normal(size=(4, 3, 9, 8)))
+            net.write("label", [0, 1, 2, 1])
+            loss = net.forward()
+            net.backward()
+        return [loss, net.gradient("x"), *(handle.gradient for handle in net.parameters.values())]
+
+
+def check(found: list[Any], wanted: list[Any], close: float = 1e-5) -> None:
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=close, atol=close)
+
+
+def test_bias_and_relu_are_in_one_graph_and_plans_are_kept_for_each_shape(backend: Any, frontend: Any) -> None:
+    check(computed(backend, maps(), turns=3), computed("numpy", maps(), turns=3))
+    # in C++ words: conv, bias and ReLU; called, and captured, but replayed without Python
+    once = [("forward", 3), ("forward", 2), ("weight", 1), ("data", 1), ("weight", 1), ("data", 1)]
+    assert [(way, nodes) for way, _, nodes in frontend.ran] == once * 2
+    made = dict(backend.dnn._made)
+    assert len(made) == 6
+    computed(backend, maps())
+    assert dict(backend.dnn._made) == made
+    assert {one.handle.stream for one in made.values()} == {backend.stream.ptr}
+
+
+def test_a_layer_without_a_bias(backend: Any) -> None:
+    check(computed(backend, maps(bias=False)), computed("numpy", maps(bias=False)))
+
+
+@pytest.mark.parametrize("way", ["forward", "data", "weight"])
+def test_what_cudnn_has_no_plan_for_is_computed_by_products(backend: Any, frontend: Any, way: str) -> None:
+    frontend.lacks.add(way)
+    check(computed(backend, maps(), turns=3), computed("numpy", maps(), turns=3))
+    assert {one for one, *_ in frontend.ran} == {"forward", "data", "weight"} - {way}
+
+
+def test_plans_are_deterministic_and_exact_where_that_is_asked_for(
+    backend: Any, frontend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plans(here: Any, **options: Any) -> set[str]:
+        frontend.ran.clear()
+        computed(here, maps(), **options)
+        return {name for _, name, _ in frontend.ran}
+
+    assert plans(backend) == plans(backend, deterministic=True) == {"exact"}  # in float32 those of the stand-in are
+    assert plans(backend, compute="bf16") == {"any order"}
+    assert plans(backend, compute="bf16", deterministic=True) == {"fast"}
+    monkeypatch.setenv("CUPY_TF32", "1")
+    fast = cupy_standin.watched()()
+    assert plans(fast, deterministic=True) == {"fast"}
+    rounded, exact = (computed(one, maps(), deterministic=True) for one in (fast, "numpy"))
+    check(rounded, exact, 2e-2)
+    assert any(abs(np.asarray(one) - other).max() > 1e-5 for one, other in zip(rounded, exact, strict=True))
+
+
+def test_without_cudnn_the_layers_own_code_computes(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "without_cudnn", lambda: "cuDNN's frontend is not installed: type this")
+    plain = cupy_standin.watched()()
+    assert plain.dnn is None and plain.environment()["convolutions"] == "cuBLASLt"
+    assert backend.environment()["convolutions"] == "cuDNN 9.26.0"
+    check(computed(plain, maps()), computed("numpy", maps()))
+    with Net("maps", maps(), backend=plain) as net:
+        choice = net.node_ops["conv1"].choice
+        assert choice.kernel is None and "cuDNN's frontend is not installed: type this" in repr(choice)
+
+
+def test_what_is_missing_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    without = cupy_standin.real_without_cudnn
+    monkeypatch.setattr(library, "find_spec", lambda name: None)
+    assert without() == f"cuDNN's frontend is not installed: {library.INSTALL}"
+    monkeypatch.setattr(library, "find_spec", lambda name: name)
+
+    def broken() -> str:
+        raise RuntimeError("Unable to find symbol cudnnGetVersion\nand more")
+
+    for version, text, told in (
+        ("1.28.0", broken, "cuDNN cannot be loaded (Unable to find symbol cudnnGetVersion): "),
+        ("1.17.1", str, "cuDNN's frontend 1.17.1 is too old: "),
+        ("1.18.0", str, None),
+    ):
+        made = SimpleNamespace(__version__=version, backend_version_string=text)
+        monkeypatch.setattr(library, "cudnn", lambda made=made: made)
+        assert without() == (told and told + library.INSTALL)
+
+
+def test_a_training_is_that_on_numpy_also_where_the_device_runs_late(cupy: Any, backend: Any) -> None:
+    def trained(here: Any) -> list[float]:
+        x, label = L.MemoryData(
+            data=[np.random.default_rng(0).normal(size=(12, 2, 6, 6)), np.arange(12) % 3],
+            tops=["x", "label"],
+            batch_size=4,
+        )()
+        maps = L.Pooling(kernel=2, stride=2)(L.Convolution(n_filter=5, kernel=3, pad=1, neuron="ReLU")(x))
+        layers = [L.SoftmaxLoss()(L.InnerProduct(output_dim=3)(maps), label)]
+        solver = Solver(SGD(), lr_policy=0.05, momentum_policy=0.9)
+        with Net("pictures", layers, backend=here, seed=3) as net, solver.start(net) as training:
+            losses = []
+            for turn in range(8):
+                training.step()
+                losses.append(training.loss)
+                if here is backend and turn == 4:
+                    pools = [one.pool for one in backend.recordings] + [cupy.get_default_memory_pool()]
+                    before = [pool.total_bytes() for pool in pools]
+            if here is backend:
+                assert [pool.total_bytes() for pool in pools] == before, "replays allocate nothing"
+        return losses
+
+    wanted, found = trained("numpy"), trained(backend)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    with cupy_standin.lazily(cupy):
+        assert trained(cupy_standin.watched()()) == found
+
+
+# Graphs: what the stand-in refuses
+
+ONE = Convolution(2, 6, (9, 7), 4, (3, 2), (2, 1), (1, 0), (1, 0), (1, 2), 2)
+
+
+class Trial:
+    """A graph of `ONE` with random numbers, which an error may be made in."""
+
+    def __init__(self, cupy: Any, frontend: Any, kind: str = "float32") -> None:
+        self.cupy, self.frontend = cupy, frontend
+        self.handle = frontend.create_handle()
+        frontend.set_stream(self.handle, cupy.cuda.get_current_stream().ptr)
+        self.graph = graph_of(frontend, ONE, "forward", kind, bias=True, relu=True, handle=self.handle)
+        random = np.random.default_rng(0)
+        shapes = {"x": ONE.x, "w": ONE.w, "y": ONE.y, "bias": (1, 4, 1, 1)}
+        self.arrays = {name: cupy.array(random.normal(size=s).astype(np.float32)) for name, s in shapes.items()}
+        self.workspace = cupy.empty((1 << 20,), "uint8")
+
+    def run(self, **changed: Any) -> None:
+        places = {TENSORS[name]: array.data.ptr for name, array in self.arrays.items()}
+        arguments = {"tensor_dict": places, "workspace": self.workspace.data.ptr, "handle": self.handle, **changed}
+        self.graph.execute(**arguments)
+
+    def places(self, **changed: Any) -> dict[int, int]:
+        found = {name: array.data.ptr for name, array in self.arrays.items()}
+        return {TENSORS[name]: place for name, place in {**found, **changed}.items() if place is not None}
+
+
+def missing_tensor(trial: Trial) -> None:
+    build(trial.frontend, trial.graph)
+    trial.run(tensor_dict=trial.places(bias=None))
+
+
+def wrong_stride(trial: Trial) -> None:
+    trial.graph.nodes[0][3]["windows"][2][:] = [1, 1]
+    build(trial.frontend, trial.graph)
+
+
+def wrong_pad(trial: Trial) -> None:
+    trial.graph.nodes[0][3]["windows"][0][:] = [0, 1]
+    build(trial.frontend, trial.graph)
+
+
+def wrong_type(trial: Trial) -> None:
+    trial.graph.tensors[0].set_data_type(trial.frontend.data_type.BFLOAT16)
+    build(trial.frontend, trial.graph)
+
+
+def wrong_groups(trial: Trial) -> None:
+    trial.graph.tensors[1].set_dim([4, 4, 3, 2])
+    build(trial.frontend, trial.graph)
+
+
+def too_early(trial: Trial) -> None:
+    trial.graph.create_execution_plans([trial.frontend.heur_mode.FALLBACK])
+
+
+def not_built(trial: Trial) -> None:
+    trial.run()
+
+
+def no_workspace(trial: Trial) -> None:
+    build(trial.frontend, trial.graph, tensor_cores=False, most_workspace=1 << 20)
+    trial.run(workspace=0)
+
+
+def another_handle(trial: Trial) -> None:
+    build(trial.frontend, trial.graph)
+    trial.run(handle=object())
+
+
+def not_aligned(trial: Trial) -> None:
+    build(trial.frontend, trial.graph)
+    trial.run(tensor_dict=trial.places(x=trial.arrays["x"].data.ptr + 4))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        (missing_tensor, r"the variant pack is missing a buffer for tensor uid 4 \('bias'\)"),
+        (wrong_stride, "forward: the sizes do not fit"),
+        (wrong_pad, "forward: the sizes do not fit"),
+        (wrong_type, "a type of its own"),
+        (wrong_groups, "no such groups"),
+        (too_early, "create_execution_plans comes after build_operation_graph, not after nothing"),
+        (not_built, "no plan"),
+        (no_workspace, "plan 'exact' needs 100 bytes of workspace"),
+        (another_handle, "no handle"),
+        (not_aligned, "not aligned"),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_a_mistake_is_refused(cupy: Any, frontend: Any, mistake: Any, told: str) -> None:
+    with pytest.raises((AssertionError, ValueError), match=told):
+        mistake(Trial(cupy, frontend))
+
+
+NOT_THEIRS = {"at", "cudnnGraphNotSupportedError", "put", "pygraph"}
+"""What the stand-in has besides: two methods of its own, and classes that are no functions."""
+
+
+def test_it_has_what_the_real_frontend_has(frontend: Any) -> None:
+    """Every method takes arguments that the real one takes, by their names."""
+    known = json.loads((STANDIN / "dnn.json").read_text(encoding="utf-8"))
+    graph = graph_of(frontend, ONE, "forward", "float32", handle=frontend.create_handle())
+    for kind, thing in (("pygraph", graph), ("tensor", graph.tensors[0]), ("functions", frontend)):
+        for name, listed in known[kind].items():
+            if (ours := getattr(type(thing), name, None)) is None or listed is None:
+                continue
+            names = [one for one in inspect.signature(ours).parameters if one not in ("self", "frontend")]
+            theirs = [one.rstrip("=") for one in listed if not one.startswith("*")]
+            assert [one for one in theirs if one in names] == names, name
+        methods = {name for name in vars(type(thing)) if name[0] != "_"}
+        assert methods - known[kind].keys() <= {*NOT_THEIRS, *known["enums"]}, kind
+
+
+@pytest.mark.long
+def test_the_list_is_that_of_the_real_frontend(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = pytest.importorskip("cudnn", reason="pip install 'nvidia-cudnn-frontend<1.29'")
+    known = json.loads((STANDIN / "dnn.json").read_text(encoding="utf-8"))
+    if real.__version__ != known["version"]:
+        pytest.skip(f"the list is of {known['version']}")
+    monkeypatch.syspath_prepend(STANDIN)
+    found = importlib.import_module("record_dnn").interface()
+    assert json.loads(json.dumps(found)) == known
+
+
+# Kernels in CUDA C++
+
+
+def numbers(cupy: Any, shape: Any, kind: str, seed: int = 0) -> tuple[Any, np.ndarray]:
+    """Return an array on the device and its numbers, with NaN and the largest one where there is room."""
+    host = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+    if host.size > 3:
+        host.reshape(-1)[[1, -2]] = np.nan, np.finfo(np.float32).max
+    if kind == "float32":
+        return cupy.array(host), host
+    return cupy.array(narrow(host)), widen(narrow(host))
+
+
+def read(array: Any) -> np.ndarray:
+    host = array.get()
+    return widen(host) if host.dtype == np.uint16 else host
+
+
+def rounded(host: np.ndarray, kind: str) -> np.ndarray:
+    return host if kind == "float32" else widen(narrow(host))
+
+
+KINDS = ["float32", "uint16"]
+SIZES = [(0, 3, 4), (1, 1, 1), (1, 1, 77), (2, 33, 5), (3, 32, 64), (2, 3, 1030), (9, 70, 129)]
+
+
+@pytest.mark.parametrize("made", KINDS)
+@pytest.mark.parametrize("given", KINDS)
+def test_arrays_are_transposed_and_converted(cupy: Any, backend: Any, given: str, made: str) -> None:
+    for shape in SIZES:
+        array, host = numbers(cupy, shape, given)
+        result = cupy.empty((shape[0], shape[2], shape[1]), made)
+        blobs.transpose(backend, array, result, *shape[1:])
+        np.testing.assert_array_equal(read(result), rounded(host, made).swapaxes(1, 2), str(shape))
+        result = cupy.empty(shape, made)
+        blobs.convert(backend, array, result)
+        np.testing.assert_array_equal(read(result), rounded(host, made), str(shape))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arrays_are_added(cupy: Any, backend: Any, kind: str) -> None:
+    for size in (0, 1, 7, 8, 2100):
+        (part, more), (total, host) = numbers(cupy, size, kind), numbers(cupy, size, kind, 1)
+        blobs.add(backend, part, total)
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(read(total), rounded(host + more, kind))
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_of_a_bias_and_below_a_relu(cupy: Any, backend: Any, kind: str, *, relu: bool) -> None:
+    view = SimpleNamespace(backend=backend, empty=backend.empty)
+    for rows, channels in [(1, 1), (3, 5), (700, 8), (5000, 3), (40, 257), (33, 264), (2, 2056)]:
+        random = np.random.default_rng(rows)
+        dy, top = (random.integers(-9, 9, (rows, channels)).astype(np.float32) for _ in range(2))
+        top[0, 0] = np.nan  # which lets nothing through
+        (given, above) = (cupy.array(one if kind == "float32" else narrow(one)) for one in (dy, top))
+        below, gradient = cupy.empty((rows, channels), kind), cupy.empty((channels,), "float32")
+        sums = BiasGradient(view, rows, channels)
+        wanted = np.where(top > 0, dy, 0) if relu else dy
+        sums.enqueue(given, gradient, *((above, below) if relu else ()))
+        np.testing.assert_array_equal(read(gradient), wanted.sum(axis=0), f"{rows}, {channels}")
+        if relu:
+            np.testing.assert_array_equal(read(below), wanted)
+            below.fill(0)
+            sums.enqueue(given, None, above, below)
+            np.testing.assert_array_equal(read(below), wanted)

@@ -1,0 +1,307 @@
+"""A stand-in for cuDNN's frontend over NumPy: graphs of convolutions, with what dnn.json says that the frontend has.
+
+What a graph was built with decides what `execute` computes, on the stand-in's streams: sizes that do not fit, another
+type among its arrays, a method called too early, or an array that is missing are errors, as they are in the frontend.
+"""
+
+import ctypes
+import enum
+import json
+from itertools import product
+from math import prod
+from pathlib import Path
+
+import numpy as np
+from cublaslt import BF16, bits_of, rounded, widened
+from numpy.lib.stride_tricks import as_strided
+
+INTERFACE = json.loads(Path(__file__).with_name("dnn.json").read_text(encoding="utf-8"))
+data_type, heur_mode, numerical_note = (
+    enum.Enum(name, INTERFACE["enums"][name]) for name in ("data_type", "heur_mode", "numerical_note")
+)
+TYPES = {data_type.FLOAT: np.dtype(np.float32), data_type.BFLOAT16: np.dtype(np.uint16)}
+IN_TF32 = 77
+
+
+class cudnnGraphNotSupportedError(RuntimeError):
+    """As the frontend's."""
+
+
+class Handle:
+    """cuDNN on one stream."""
+
+    stream = 0
+
+
+class Tensor:
+    """An array of a graph, or a number on its way from one operation to the next."""
+
+    def __init__(self, name, dim=None, stride=None, kind=None, virtual=True):
+        self.name, self.dim, self.stride, self.kind, self.virtual = name, dim, stride, kind, virtual
+        self.uid = -1
+
+    def set_output(self, value):
+        self.virtual = not value
+        return self
+
+    def set_data_type(self, dtype):
+        self.kind = dtype
+        return self
+
+    def set_dim(self, dim):
+        self.dim = list(dim)
+        return self
+
+    def set_stride(self, stride):
+        self.stride = list(stride)
+        return self
+
+    def set_uid(self, uid):
+        self.uid = uid
+        return self
+
+    def at(self, address):
+        """Return the array at an address, and its numbers in float32."""
+        kind = TYPES[self.kind]
+        extent = sum((size - 1) * step for size, step in zip(self.dim, self.stride, strict=True)) + 1
+        flat = np.frombuffer((ctypes.c_char * (extent * kind.itemsize)).from_address(address), kind)
+        array = as_strided(flat, self.dim, [kind.itemsize * step for step in self.stride], writeable=True)
+        return array, widened(array, BF16 if kind == np.uint16 else None)
+
+    def put(self, address, numbers):
+        """Write numbers of float32 to an address, rounded to the tensor's type."""
+        array, _ = self.at(address)
+        array[...] = bits_of(numbers) if array.dtype == np.uint16 else numbers
+
+
+class Frontend:
+    """The module `cudnn` over a stand-in for CuPy; a way of convolution in `lacks` has no plan."""
+
+    __version__ = INTERFACE["version"]
+    data_type, heur_mode, numerical_note = data_type, heur_mode, numerical_note
+    cudnnGraphNotSupportedError = cudnnGraphNotSupportedError
+
+    def __init__(self, cupy):
+        self.cupy = cupy
+        self.handles, self.lacks, self.ran = [], set(), []
+
+    def backend_version_string(self):
+        return "9.26.0"
+
+    def create_handle(self):
+        self.handles.append(Handle())
+        return self.handles[-1]
+
+    def set_stream(self, handle, stream):
+        handle.stream = stream
+
+    def pygraph(self, **given):
+        return Graph(self, **given)
+
+
+class Graph:
+    """A convolution or one of its gradients, with a bias and a ReLU behind it."""
+
+    def __init__(
+        self, frontend, name="", io_data_type=None, intermediate_data_type=None, compute_data_type=None, handle=None
+    ):
+        assert handle in frontend.handles, "a graph needs a handle, or a description of a device"
+        wide = intermediate_data_type, compute_data_type
+        assert wide == (data_type.FLOAT,) * 2, "cuDNN adds up convolutions in float32"
+        self.frontend, self.io = frontend, io_data_type
+        self.tensors, self.nodes, self.done, self.plans, self.barred, self.most = [], [], "", [], set(), None
+        self.chosen = None
+
+    def tensor(self, dim, stride, data_type=None, name=""):
+        return self._new(Tensor(name, list(dim), list(stride), data_type or self.io, virtual=False))
+
+    def _new(self, tensor):
+        self.tensors.append(tensor)
+        return tensor
+
+    def _add(self, mode, inputs, **attributes):
+        assert all(one in self.tensors for one in inputs), "a tensor of another graph"
+        self.nodes.append((mode, inputs, self._new(Tensor(mode)), attributes))
+        return self.nodes[-1][2]
+
+    def conv_fprop(self, image, weight, pre_padding, post_padding, stride, dilation):
+        windows = pre_padding, post_padding, stride, dilation
+        return self._add("forward", [image, weight], windows=windows)
+
+    def conv_dgrad(self, loss, filter, pre_padding, post_padding, stride, dilation):
+        return self._add("data", [loss, filter], windows=(pre_padding, post_padding, stride, dilation))
+
+    def conv_wgrad(self, image, loss, pre_padding, post_padding, stride, dilation):
+        return self._add("weight", [image, loss], windows=(pre_padding, post_padding, stride, dilation))
+
+    def bias(self, input, bias):
+        return self._add("bias", [input, bias])
+
+    def relu(self, input):
+        return self._add("relu", [input])
+
+    def _step(self, after, now):
+        assert self.done == after, f"{now} comes after {after or 'nothing'}, not after {self.done or 'nothing'}"
+        self.done = now
+
+    def validate(self):
+        self._step("", "validate")
+        (mode, _, made, how), *behind = self.nodes
+        for one in self.tensors:
+            numbered = one.virtual or (one.uid >= 0 and one.dim and one.stride and one.kind == self.io)
+            assert numbered, f"tensor {one.name}: dim, stride, uid, or a type of its own"
+            assert one.virtual or len(one.dim) == len(one.stride) == 4
+        assert len({one.uid for one in self.tensors if not one.virtual}) == sum(not t.virtual for t in self.tensors)
+        last = behind[-1][2] if behind else made
+        assert not last.virtual, "nothing is an output"
+        image, weight, top = self._roles()
+        assert top.dim == tops(image.dim, weight.dim, *how["windows"]), f"{mode}: the sizes do not fit"
+        groups = image.dim[1] / weight.dim[1]
+        assert groups == int(groups) and weight.dim[0] % groups == 0, f"{mode}: no such groups"
+        for kind, given, _, _ in behind:
+            assert mode == "forward" and given[0] in (node[2] for node in self.nodes), "not a chain"
+            assert kind != "bias" or given[1].dim == [1, top.dim[1], 1, 1], "bias: the sizes do not fit"
+
+    def _roles(self):
+        """Return the images, the filters and the top."""
+        mode, (first, second), made, _ = self.nodes[0]
+        last = self.nodes[-1][2]
+        return {"forward": (first, second, last), "data": (made, second, first), "weight": (first, made, second)}[mode]
+
+    def build_operation_graph(self):
+        self._step("validate", "build_operation_graph")
+
+    def create_execution_plans(self, heuristics):
+        self._step("build_operation_graph", "create_execution_plans")
+        assert heur_mode.FALLBACK in heuristics
+        if self.nodes[0][0] in self.frontend.lacks:
+            raise cudnnGraphNotSupportedError("no engine proposed a plan for this graph\nand more")
+        note = numerical_note
+        fast = {note.TENSOR_CORE} if self.io == data_type.FLOAT else set()
+        self.plans = [
+            ("huge", {note.TENSOR_CORE}, 1 << 40),
+            ("any order", {note.NONDETERMINISTIC, *fast}, 0),
+            ("fast", fast, 4096),
+            ("exact", set(), 100),
+        ]
+
+    def deselect_numeric_notes(self, notes):
+        assert self.plans, "filters of plans are for plans that are there"
+        self.barred |= set(notes)
+        return self
+
+    def deselect_workspace_greater_than(self, workspace_limit):
+        self.most = workspace_limit
+        return self
+
+    def get_execution_plan_count(self):
+        return len(self.plans)
+
+    def build_plan_at_index(self, index):
+        _, notes, size = self.plans[index]
+        if notes & self.barred or (self.most is not None and size > self.most):
+            raise cudnnGraphNotSupportedError("the plan was deselected")
+        self.chosen = index
+
+    def get_plan_name_at_index(self, index):
+        return self.plans[index][0]
+
+    def get_workspace_size_plan_at_index(self, index):
+        return self.plans[index][2]
+
+    def execute(self, tensor_dict, workspace=None, handle=None):
+        assert handle in self.frontend.handles and self.chosen is not None, "no handle, or no plan"
+        name, notes, size = self.plans[self.chosen]
+        needed = {one.uid: one for one in self.tensors if not one.virtual}
+        for uid, one in needed.items():
+            if not tensor_dict.get(uid):
+                raise ValueError(f"the variant pack is missing a buffer for tensor uid {uid} ({one.name!r})")
+        assert set(tensor_dict) == set(needed), f"uids of no tensor: {set(tensor_dict) - set(needed)}"
+        assert all(address % 16 == 0 for address in tensor_dict.values()), "an array that is not aligned"
+        assert workspace or not size, f"plan {name!r} needs {size} bytes of workspace"
+        places = dict(tensor_dict)
+        fast = IN_TF32 if self.io == data_type.FLOAT and numerical_note.TENSOR_CORE in notes else None
+        self.frontend.ran.append((self.nodes[0][0], name, len(self.nodes)))
+
+        def run():
+            ctypes.memset(workspace or 0, 0xFF, size if workspace else 0)  # nobody else has anything there
+            self._compute(places, fast)
+
+        self.frontend.cupy._machine.streams[handle.stream].enqueue(run)
+
+    def _compute(self, places, fast):
+        (mode, given, made, how), *behind = self.nodes
+        factors = [rounded(np.ascontiguousarray(one.at(places[one.uid])[1]), fast) for one in given]
+        image, weight, _ = self._roles()
+        found = {"forward": forward, "data": data, "weight": filters}[mode](
+            *factors, image.dim, weight.dim, *how["windows"]
+        )
+        for kind, inputs, result, _ in behind:
+            found = found + inputs[1].at(places[inputs[1].uid])[1] if kind == "bias" else np.maximum(found, 0)
+            made = result
+        made.put(places[made.uid], found)
+
+
+def tops(image, weight, before, behind, stride, dilation):
+    """Return the shape of a convolution's result."""
+    counts = (
+        (size + p + q - (k - 1) * d - 1) // step + 1
+        for size, p, q, k, d, step in zip(image[2:], before, behind, weight[2:], dilation, stride, strict=True)
+    )
+    return [image[0], weight[0], *counts]
+
+
+def cells(image, weight, before, behind, stride, dilation):
+    """Yield for each cell of a filter its index, and that of the pixels of padded images that it meets."""
+    counts = tops(image, weight, before, behind, stride, dilation)[2:]
+    for cell in product(*map(range, weight[2:])):
+        starts = [one * far for one, far in zip(cell, dilation, strict=True)]
+        ends = (start + (count - 1) * step + 1 for start, count, step in zip(starts, counts, stride, strict=True))
+        yield cell, tuple(slice(*one) for one in zip(starts, ends, stride, strict=True))
+
+
+def padded(shape, before, behind):
+    """Return images of zeros with their padding, and the index of the images in it."""
+    sizes = [size + p + q for size, p, q in zip(shape[2:], before, behind, strict=True)]
+    inside = tuple(slice(p, p + size) for p, size in zip(before, shape[2:], strict=True))
+    return np.zeros((*shape[:2], *sizes), np.float32), (..., *inside)
+
+
+def grouped(array, groups, axis):
+    """Return an array with the groups as an axis before the channels, and its pixels as one axis."""
+    shape = array.shape
+    return array.reshape(*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 : 2], prod(shape[2:]))
+
+
+def forward(x, w, image, weight, *windows):
+    """Return the convolution."""
+    groups, shape = image[1] // weight[1], tops(image, weight, *windows)
+    pixels, inside = padded(image, *windows[:2])
+    pixels[inside] = x
+    total = np.zeros((shape[0], groups, shape[1] // groups, prod(shape[2:])), np.float32)
+    for cell, index in cells(image, weight, *windows):
+        of_cell = w[(..., *cell)].reshape(groups, -1, weight[1])
+        total += np.matmul(of_cell, grouped(pixels[(..., *index)], groups, 1))
+    return total.reshape(shape)
+
+
+def data(dy, w, image, weight, *windows):
+    """Return the gradient of the images."""
+    groups = image[1] // weight[1]
+    pixels, inside = padded(image, *windows[:2])
+    for cell, index in cells(image, weight, *windows):
+        of_cell = w[(..., *cell)].reshape(groups, -1, weight[1]).transpose(0, 2, 1)
+        pixels[(..., *index)] += np.matmul(of_cell, grouped(dy, groups, 1)).reshape(image[0], image[1], *dy.shape[2:])
+    return pixels[inside]
+
+
+def filters(x, dy, image, weight, *windows):
+    """Return the gradient of the filters."""
+    groups = image[1] // weight[1]
+    pixels, inside = padded(image, *windows[:2])
+    pixels[inside] = x
+    found = np.zeros(weight, np.float32)
+    for cell, index in cells(image, weight, *windows):
+        of_images = np.matmul(grouped(dy, groups, 1), grouped(pixels[(..., *index)], groups, 1).swapaxes(2, 3))
+        found[(..., *cell)] = of_images.sum(axis=0).reshape(weight[:2])
+    return found
