@@ -81,7 +81,7 @@ class CupyBackend(Backend):
             "cuda": runtime.runtimeGetVersion(),
             "driver": runtime.driverGetVersion(),
             "products": "TF32" if self.products.tf32 else "float32",
-            "convolutions": "cuBLASLt" if self.dnn is None else f"cuDNN {self.dnn.version}",
+            "convolutions": f"cuDNN {self.dnn.version}" if self.dnn else f"cuBLASLt ({self.without_cudnn})",
         }
 
     def wait(self) -> None:
