@@ -104,9 +104,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
     print(machine(arguments.threads))
-    for name in arguments.net or [name for name, net in NETS.items() if net.small or arguments.all]:
+    for name in arguments.net or _chosen(all_nets=arguments.all):
         with tempfile.TemporaryDirectory() as folder:
             print("\n" + "\n".join(Table(name, Path(folder), arguments).lines()), flush=True)
+
+
+def _chosen(*, all_nets: bool) -> list[str]:
+    return [name for name, net in NETS.items() if net.small or (all_nets and not net.on_gpus)]
 
 
 def ours(name: str, arguments: argparse.Namespace) -> list[Side]:
@@ -152,6 +156,27 @@ class Checked:
     losses: Sequence[float]
 
 
+def compare(net: str, one: Checked, other: Checked, *, wide: bool) -> None:
+    """Raise SystemExit unless two sides have computed the same; `wide` limits are those of bf16."""
+    import numpy as np
+
+    limits, both = NETS[net], f"of {one.side} and {other.side}"
+    if differing := set(one.names) ^ set(other.names):
+        raise SystemExit(f"{net}: {both} only one has {', '.join(sorted(differing))}")
+    for step, losses in enumerate(zip(one.losses, other.losses, strict=True)):
+        error = abs(losses[0] - losses[1]) / abs(losses[1])
+        later = limits.losses_apart if step else 1e-5
+        if not error <= (limits.losses_apart_in_bf16 if wide else later):  # nor may it be NaN
+            raise SystemExit(f"{net}: in step {step + 1} the losses {both} are {losses}")
+    for name in one.names:
+        expected = read(other.folder, name)
+        error = np.linalg.norm(read(one.folder, name) - expected) / np.linalg.norm(expected)
+        if not error <= (limits.apart_in_bf16 if wide else limits.apart):
+            raise SystemExit(f"{net}: {name} {both} differ by {error:.1e} of their norm")
+    for path in other.folder.iterdir():  # of a large net, hundreds of megabytes
+        path.unlink()
+
+
 class Table:
     """The figures of one net: nacre's sides against every peer, one peer after the other."""
 
@@ -171,10 +196,10 @@ class Table:
             workers = [stack.enter_context(self._worker(side)) for side in self.ours]
             first = self._checked(workers[0])
             for worker in workers[1:]:
-                self._compare(first, self._checked(worker))
+                compare(self.name, first, self._checked(worker), wide=self.arguments.bf16)
             for side in self.peers:
                 with self._worker(side) as peer:
-                    self._compare(first, self._checked(peer))
+                    compare(self.name, first, self._checked(peer), wide=self.arguments.bf16)
                     for turn in range(self.arguments.rounds):
                         self._round([*workers, peer][:: 1 if turn % 2 else -1])
         peaks = {} if self.arguments.predict else {side: self._peak(side) for side in self._measured_for_memory()}
@@ -192,26 +217,6 @@ class Table:
         answer = worker.ask(f"check {folder}")
         self.starts[worker.side] = answer["seconds"]
         return Checked(worker.side, folder, answer["names"], answer["losses"])
-
-    def _compare(self, one: Checked, other: Checked) -> None:
-        import numpy as np
-
-        bf16 = self.arguments.bf16
-        both = f"of {one.side} and {other.side}"
-        if differing := set(one.names) ^ set(other.names):
-            raise SystemExit(f"{self.name}: {both} only one has {', '.join(sorted(differing))}")
-        for step, losses in enumerate(zip(one.losses, other.losses, strict=True)):
-            error = abs(losses[0] - losses[1]) / abs(losses[1])
-            later = NETS[self.name].losses_apart if step else 1e-5
-            if not error <= (NETS[self.name].losses_apart_in_bf16 if bf16 else later):  # nor may it be NaN
-                raise SystemExit(f"{self.name}: in step {step + 1} the losses {both} are {losses}")
-        for name in one.names:
-            expected = read(other.folder, name)
-            error = np.linalg.norm(read(one.folder, name) - expected) / np.linalg.norm(expected)
-            if not error <= (NETS[self.name].apart_in_bf16 if bf16 else NETS[self.name].apart):
-                raise SystemExit(f"{self.name}: {name} {both} differ by {error:.1e} of their norm")
-        for path in other.folder.iterdir():  # of a large net, hundreds of megabytes
-            path.unlink()
 
     # Measuring
 

@@ -27,6 +27,7 @@ class Benchmark:
     # How far the losses of the second and third step may lie apart, as a share; in bf16 also that of the first.
     losses_apart: float = 1e-3
     losses_apart_in_bf16: float = 2e-2
+    on_gpus: bool = False  # measured by benchmarks.gpu alone
 
 
 NETS = {
@@ -54,6 +55,16 @@ NETS = {
     ),
     "Conv3d-8": Benchmark(f"{FILES}/conv3d.toml", small=False, apart=1e-2, apart_in_bf16=0.6),
     "Deep-1000": Benchmark(f"{FILES}/deep.toml", small=False),
+    "VGG-16-8": Benchmark("examples/imagenet/vgg_16.toml", small=False, apart=1e-2, apart_in_bf16=0.6, on_gpus=True),
+    "ResNet-50-8": Benchmark(
+        "examples/imagenet/resnet50.toml",
+        small=False,
+        apart=3e-2,
+        apart_in_bf16=0.6,
+        losses_apart=2e-2,
+        on_gpus=True,
+    ),
+    "LSTM-64": Benchmark(f"{FILES}/lstm.toml", small=False, on_gpus=True),
 }
 
 
@@ -84,32 +95,47 @@ def describe(name: str, folder: Path, batch: int = 0) -> int:
     from nacre.fields.tables import plain, type_name
 
     net = load(name, batch=batch).net("train", backend="numpy")
-    nodes = net.wiring.nodes
-    shapes = {blob: value.shape for blob, value in net.memory.final.items()}
-    loss = next(node for node in nodes if node.layer.has_loss)
-    scores, kind = loss.bottoms[0], type_name(type(loss.layer))
-    classes = shapes[scores][1] if kind == "SoftmaxLoss" else None
-    words = next((node.layer.input_dim for node in nodes if type_name(type(node.layer)) == "Embedding"), None)
-    told = {
+    told: dict[str, Any] = {
         "name": name,
         "layers": [
-            {"type": type_name(type(node.layer)), **_layer(node, plain)} for node in nodes if not _ends(node.layer)
+            {"type": type_name(type(node.layer)), **_layer(node, plain)}
+            for node in net.wiring.nodes
+            if not _ends(node.layer)
         ],
-        "blobs": shapes,
         "parameters": {name: parameter.shape for name, parameter in net.parameters.items()},
-        "scores": scores,
-        "classes": classes,
-        "words": words,
+        **ends(net),
     }
+    shapes = told["blobs"]
     (folder / "net.json").write_text(json.dumps(told), encoding="utf-8")
     for parameter in net.parameters.values():
         save(folder, parameter.name, parameter.value)
     random = np.random.default_rng(0)
-    for blob, below in (("data", words), ("label", classes)):
+    for blob, below in (("data", told["words"]), ("label", told["classes"])):
         numbers = random.integers(0, below, shapes[blob]) if below else random.normal(size=shapes[blob])
         save(folder, blob, numbers if below else numbers.astype(np.float32))
     net.shutdown()
     return int(shapes["data"][0])
+
+
+def ends(net: Any) -> dict[str, Any]:
+    """Return the shapes of a net's blobs, and what its data are: `scores` are those of `classes` along an `axis`.
+
+    Without classes the loss is a distance; `words` is how many there are if the data are numbers of words.
+    """
+    from nacre.fields.tables import type_name
+
+    shapes = {blob: value.shape for blob, value in net.memory.final.items()}
+    layers = [(type_name(type(node.layer)), node) for node in net.wiring.nodes]
+    kind, loss = next((kind, node) for kind, node in layers if node.layer.has_loss)
+    scores, axis = loss.bottoms[0], getattr(loss.layer, "axis", 1)
+    counted = {"Embedding": "input_dim", "OneHot": "n_class"}
+    return {
+        "blobs": shapes,
+        "scores": scores,
+        "axis": axis % len(shapes[scores]),
+        "classes": shapes[scores][axis] if kind == "SoftmaxLoss" else None,
+        "words": next((getattr(node.layer, counted[kind]) for kind, node in layers if kind in counted), None),
+    }
 
 
 def _layer(node: Any, plain: Any) -> dict[str, Any]:

@@ -31,9 +31,19 @@ class _Side:
 class Training(_Side):
     """Trains the batch again and again, by SGD with momentum."""
 
-    def __init__(self, folder: Path, name: str, backend: str, rate: float, momentum: float, **how: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        backend: str,
+        rate: float,
+        momentum: float,
+        *,
+        check_finite: bool = True,
+        **how: Any,
+    ) -> None:
         super().__init__(folder, name, backend, **how)
-        self.solver = Solver("SGD", lr_policy=rate, momentum_policy=momentum)
+        self.solver = Solver("SGD", lr_policy=rate, momentum_policy=momentum, check_finite=check_finite)
         self._begin(dropout=not self.compared)
 
     def _begin(self, *, dropout: bool) -> None:

@@ -57,6 +57,9 @@ class Twin(nn.Module):
         """Yield the parameters by the names that nacre has for them."""
         for name, module in self.named.items():
             own = dict(module.named_parameters())
+            if isinstance(module, Sequences):
+                yield from ((f"{name}/{one.rpartition('.')[2]}", parameter) for one, parameter in own.items())
+                continue
             first = "scale" if isinstance(module, (*NORMS, nn.LayerNorm)) else "weight"
             for nacre_name, parameter in ((first, own.get("weight")), ("bias", own.get("bias"))):
                 if parameter is not None:
@@ -113,6 +116,10 @@ def _modules(layer: dict[str, Any], told: dict[str, Any]) -> list[nn.Module]:
         return [nn.Dropout(layer["ratio"])]
     if kind == "Embedding" and not layer["bias"]:
         return [nn.Embedding(layer["input_dim"], layer["output_dim"])]
+    if kind == "OneHot":
+        return [OneHot(layer["n_class"])]
+    if kind == "LSTM" and (layer["n_layer"], layer["direction"], layer["sequences"]) == (1, "forward", "full"):
+        return [Sequences(nn.LSTM(shape[2], layer["output_dim"], batch_first=not layer["time_major"]))]
     if kind == "ElementWise" and layer["operation"] == "Add":
         return [Sum()]
     if kind == "Split":
@@ -158,6 +165,28 @@ class Function(nn.Module):
         return self.function(*inputs)
 
 
+class OneHot(nn.Module):
+    """Vectors that are 1 at the place of a number, and 0 elsewhere, in the type of the model."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.eye(count))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.embedding(x, self.get_buffer("rows"))
+
+
+class Sequences(nn.Module):
+    """A recurrent module's states after all steps."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.module(x)[0]
+
+
 class LocalNormWithin(nn.Module):
     """LRN within a channel, which PyTorch has no module for."""
 
@@ -201,10 +230,17 @@ class _Peer:
     """
 
     def __init__(
-        self, folder: Path, *, compared: bool, bf16: bool, compiled: bool = False, channels_last: bool = False
+        self,
+        folder: Path,
+        *,
+        compared: bool,
+        bf16: bool,
+        compiled: bool | str = False,
+        channels_last: bool = False,
+        device: str = "cpu",
     ):
         told = json.loads((folder / "net.json").read_text(encoding="utf-8"))
-        self.bf16 = bf16
+        self.bf16, self.device, self.axis = bf16, device, told["axis"]
         self.model = Twin(told)
         if compared:
             self.model.fill(folder)
@@ -220,7 +256,9 @@ class _Peer:
         if channels_last and layout is not None:
             self.model = self.model.to(memory_format=layout)  # pyright: ignore[reportCallIssue]
             self.data = self.data.contiguous(memory_format=layout)
-        self.call: Any = torch.compile(self.model) if compiled else self.model
+        self.model, self.data, self.label = (one.to(device) for one in (self.model, self.data, self.label))
+        mode = compiled if isinstance(compiled, str) else None
+        self.call: Any = torch.compile(self.model, mode=mode) if compiled else self.model
 
     def _drop(self, wanted: bool) -> None:
         for module in self.model.modules():
@@ -228,7 +266,7 @@ class _Peer:
                 module.train(wanted)
 
     def scores(self) -> torch.Tensor:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
             scores = self.call(self.data)
         return scores.float() if self.bf16 else scores
 
@@ -261,7 +299,7 @@ class Training(_Peer):
         self._loss().backward()
         for name, parameter in self.model.learned():
             assert parameter.grad is not None
-            yield name, parameter.grad.contiguous().numpy()
+            yield name, parameter.grad.contiguous().cpu().numpy()
         self.choose_update()
 
     def with_dropout(self) -> None:
@@ -272,6 +310,8 @@ class Training(_Peer):
         scores = self.scores()
         if not self.classes:
             return self.criterion(scores, self.label) / (2 * len(scores))
+        if self.axis > 1:  # the last one, where PyTorch has the second
+            return self.criterion(scores.flatten(0, -2), self.label.flatten())
         return self.criterion(scores, self.label.squeeze(1) if self.label.ndim == scores.ndim else self.label)
 
     def step(self) -> float:

@@ -7,6 +7,7 @@ between two guards, and runs the kernels on them. See cuda_on_host.h.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import shutil
 import subprocess
@@ -25,6 +26,8 @@ from nacre import HostMemory, Own
 from nacre_cupy.kernels.launch import OPTIONS, source
 
 HEADER = Path(__file__).with_name("cuda_on_host.h")
+KEPT = Path(__file__).parents[1] / "build" / "cuda_on_host"
+"""Where compiled texts are kept; a text that changes has another name."""
 GUARD = 64
 """Bytes before and behind each array, which nothing may change."""
 FILL = 0xA5
@@ -58,14 +61,24 @@ def compiled(code: str, expressions: tuple[str, ...]) -> list[Callable[..., None
         f"{{ return host::launch(&{expression}, blocks, threads, count, arguments); }}"
         for number, expression in enumerate(expressions)
     ]
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "kernels.cpp"
-        place.write_text("\n".join([HEADER.read_text(), code, *launchers]))
-        command = [_compiler(), OPTIONS[0], "-O0", "-fPIC", "-shared", "-ffp-contract=off", *WARNINGS]
-        done = subprocess.run([*command, str(place), "-o", f"{folder}/kernels.so"], capture_output=True, text=True)
-        assert done.returncode == 0 and not done.stderr, done.stderr
-        library = ctypes.CDLL(f"{folder}/kernels.so")
+    library = ctypes.CDLL(str(_library("\n".join([HEADER.read_text(), code, *launchers]))))
     return [_kernel(getattr(library, f"launch_{number}"), expression) for number, expression in enumerate(expressions)]
+
+
+def _library(text: str) -> Path:
+    """Return the library of a text: as another process or run has left it, or compiled."""
+    command = [_compiler(), OPTIONS[0], "-O0", "-fPIC", "-shared", "-ffp-contract=off", *WARNINGS]
+    place = KEPT / f"{hashlib.sha256('|'.join([*command, text]).encode()).hexdigest()}.so"
+    if not place.exists():
+        KEPT.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=KEPT) as folder:
+            (Path(folder) / "kernels.cpp").write_text(text)
+            done = subprocess.run(
+                [*command, "kernels.cpp", "-o", "kernels.so"], cwd=folder, capture_output=True, text=True
+            )
+            assert done.returncode == 0 and not done.stderr, done.stderr
+            (Path(folder) / "kernels.so").replace(place)
+    return place
 
 
 def _kernel(launch: Any, expression: str) -> Callable[..., None]:

@@ -1,8 +1,12 @@
-"""The cupy backend over the stand-in for CuPy (tests/standin), watched: in a pass nobody looks at numbers of arrays."""
+"""The cupy backend over the stand-in for CuPy (tests/standin), watched: in a pass nobody looks at numbers of arrays.
+
+With NACRE_TEST_GPU=1 in the environment it is CuPy itself, on a GPU: benchmarks.gpu runs tests so.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -32,6 +36,9 @@ def installed() -> Generator[Any]:
 
     A test is skipped where they cannot be compiled.
     """
+    if on_gpu():
+        yield importlib.import_module("cupy")
+        return
     if reason := cuda_on_host.missing():
         pytest.skip(reason)
     before = _ours()
@@ -56,9 +63,17 @@ def installed() -> Generator[Any]:
         sys.modules.update(before)
 
 
+def on_gpu() -> bool:
+    """Return whether tests are to run on a GPU."""
+    return os.environ.get("NACRE_TEST_GPU") == "1"
+
+
 def watched() -> type[Any]:
     """Return the class of the backend, whose passes are steps for the stand-in; to be used while that is installed."""
     from nacre_cupy import CupyBackend
+
+    if on_gpu():
+        return CupyBackend
 
     class WatchedBackend(CupyBackend):
         """The cupy backend; `float()` of an array inside a pass is refused."""

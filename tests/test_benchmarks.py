@@ -37,6 +37,7 @@ def twins(monkeypatch: pytest.MonkeyPatch) -> Any:
         "MLP-mixer-64",
         "M5-32",
         "DCGAN generator-32",
+        "LSTM-64",
         pytest.param("U-Net-8", marks=LARGE),
         pytest.param("Conv3d-8", marks=LARGE),
         pytest.param("DCGAN discriminator-32", marks=LARGE),
@@ -44,6 +45,8 @@ def twins(monkeypatch: pytest.MonkeyPatch) -> Any:
         pytest.param("ResNet-18-32", marks=LARGE),
         pytest.param("MobileNetV2-32", marks=LARGE),
         pytest.param("AlexNet-16", marks=LARGE),
+        pytest.param("ResNet-50-8", marks=LARGE),
+        pytest.param("VGG-16-8", marks=LARGE),
         pytest.param("VGG-A-8", marks=LARGE),
     ],
 )
@@ -72,6 +75,12 @@ def test_a_twin_computes_the_same_in_float64(
     for parameter, gradient in ours.items():
         error = np.linalg.norm(gradient - theirs[parameter]) / np.linalg.norm(theirs[parameter])
         assert error < 1e-10, parameter
+
+
+def test_products_in_bf16_are_timed(twins: Any) -> None:
+    from benchmarks import gpu_speed
+
+    assert twins and gpu_speed.products_in_bf16(16, "cpu")["operations"] > 0
 
 
 @pytest.mark.long

@@ -40,6 +40,12 @@ class TestOnednn(OfPictures):
     dtypes = ("float32", "float64")
 
 
+@pytest.mark.skipif(registry().open("backend", "cupy").unusable() is not None, reason="cupy cannot be used here")
+class TestCupy(OfPictures):
+    backend = registry().open("backend", "cupy")
+    dtypes = ("float32", "float64")
+
+
 class TestHost(BackendSuite):
     backend = HostMemory
 

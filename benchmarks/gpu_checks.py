@@ -1,0 +1,177 @@
+"""What benchmarks.gpu checks of a backend: gradients, graphs, bits, and losses beside the numpy backend's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nacre import Solver, open_backend, registry
+
+from . import nets
+from .nets import ROOT
+
+RATE, MOMENTUM = 0.01, 0.9
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The losses of a training, its last parameters by name, and bytes of pools before and after its replays."""
+
+    losses: list[float]
+    values: dict[str, Any]
+    pools: list[int]
+
+
+class Batches:
+    """Batches that can be learned: pictures are noise over one of each class, words follow each other by a rule."""
+
+    def __init__(self, net: Any) -> None:
+        told = nets.ends(net)
+        self.shapes, self.classes, self.words = told["blobs"], told["classes"], told["words"]
+        self.classic = np.random.default_rng(1).normal(size=(self.classes, *self.shapes["data"][1:]))
+
+    def batch(self, number: int, *, permuted: bool = False) -> dict[str, Any]:
+        """Return what is written into the net's blobs; `permuted` is the same rows in another order."""
+        random, shape = np.random.default_rng((2, number)), self.shapes["data"]
+        if self.words:
+            data = (random.integers(0, self.words, (shape[0], 1)) + 7 * np.arange(shape[1])) % self.words
+            label = (data + 7) % self.words
+        else:
+            label = random.integers(0, self.classes, self.shapes["label"])
+            data = (self.classic[label.reshape(-1)] + random.normal(size=shape)).astype(np.float32)
+        order = random.permutation(shape[0]) if permuted else slice(None)
+        return {"data": data[order], "label": label[order]}
+
+
+def trained(
+    name: str,
+    backend: Any,
+    steps: int,
+    *,
+    batch: int = 0,
+    permuted: bool = False,
+    dropout: bool = False,
+    **options: Any,
+) -> Trained:
+    """Train a net of nets.NETS; whatever else is given are options of the net."""
+    file = nets.load(name, dropout=dropout, batch=batch)
+    solver = Solver("SGD", lr_policy=RATE, momentum_policy=MOMENTUM)
+    with file.net("train", backend=backend, **options) as net, solver.start(net) as training:
+        batches, losses, pools = Batches(net), list[float](), list[int]()
+        for step in range(steps):
+            for blob, array in batches.batch(step, permuted=permuted).items():
+                net.write(blob, array)
+            training.step()
+            losses.append(float(training.loss))
+            if step in (2, steps - 1) and net.backend.captures:  # called, captured, and from then on replayed
+                recordings = [one.pool.total_bytes() for one in net.backend.recordings]
+                pools.append(net.backend.cupy.get_default_memory_pool().total_bytes() + sum(recordings))
+        return Trained(losses, {one.name: one.value for one in net.parameters.values()}, pools)
+
+
+def fresh(name: str, *, captures: bool = True) -> Any:
+    """Return a backend of its own; without `captures` it calls every step, as if none could be captured."""
+    made = registry().open("backend", name)()
+    if not captures:
+        made.captures = False
+    return made
+
+
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Return the names of the arrays whose bits differ."""
+    return [name for name, array in one.items() if array.tobytes() != other[name].tobytes()]
+
+
+def replay(backend: str, name: str, steps: int, batch: int = 0) -> dict[str, Any]:
+    """Compare a training that is replayed, bit by bit, with one whose steps are called; and count its memory."""
+    one = trained(name, fresh(backend), steps, batch=batch, dropout=True)
+    other = trained(name, fresh(backend, captures=False), steps, batch=batch, dropout=True)
+    found = differing(one.values, other.values)
+    same = not found and one.losses == other.losses and len(set(one.pools)) < 2
+    return {"ok": same, "differing": found, "losses": [one.losses, other.losses], "pools": one.pools}
+
+
+def twice(backend: str, name: str, steps: int, batch: int = 0, compute: str | None = None) -> dict[str, Any]:
+    """Compare two trainings of a deterministic net bit by bit."""
+    how: dict[str, Any] = {"deterministic": True, "dropout": True, "batch": batch, "compute": compute}
+    one, other = (trained(name, fresh(backend), steps, **how) for _ in range(2))
+    found = differing(one.values, other.values)
+    return {"ok": not found and one.losses == other.losses, "differing": found}
+
+
+def curve(backend: str, name: str, steps: int, batch: int = 0, compute: str | None = None) -> dict[str, Any]:
+    """Compare the losses of a training with the numpy backend's.
+
+    In float32 they may be 3 times as far from them as are the numpy backend's own with the rows of each batch in
+    another order, and in bf16 2e-2 of them.
+    """
+    own = trained(name, open_backend("numpy"), steps, batch=batch).losses
+    theirs = trained(name, fresh(backend), steps, batch=batch, compute=compute).losses
+    apart = float(np.abs(np.subtract(theirs, own)).max())
+    told: dict[str, Any] = {"losses": theirs, "numpy": own, "apart": apart}
+    if compute:
+        share = float((np.abs(np.subtract(theirs, own)) / np.abs(own)).max())
+        return {"ok": share <= 2e-2, "share": share, **told}
+    permuted = trained(name, open_backend("numpy"), steps, batch=batch, permuted=True).losses
+    limit = 3 * float(np.abs(np.subtract(permuted, own)).max())
+    return {"ok": apart <= limit, "limit": limit, **told}
+
+
+def gradients(backend: str, name: str, batch: int = 0) -> dict[str, Any]:
+    """Compare gradients in float64 and float32 with the numpy backend's in float64, as shares of their norm."""
+    own = _gradients(open_backend("numpy"), name, batch, "float64")
+    told: dict[str, Any] = {}
+    for dtype in ("float64", "float32"):
+        theirs = _gradients(fresh(backend), name, batch, dtype, own[0])
+        apart = {
+            key: float(np.linalg.norm(theirs[1][key] - one) / (np.linalg.norm(one) or 1)) for key, one in own[1].items()
+        }
+        worst = max(apart, key=lambda key: apart[key])
+        told[dtype] = {"worst": worst, "apart": apart[worst]}
+    limit = nets.NETS[name].apart
+    ok = told["float64"]["apart"] <= 1e-9 and told["float32"]["apart"] <= limit
+    return {"ok": ok, "limits": {"float64": 1e-9, "float32": limit}, **told}
+
+
+def _gradients(
+    backend: Any, name: str, batch: int, dtype: str, values: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the parameters of a net, and their gradients."""
+    with nets.load(name, dropout=False, batch=batch).net("train", backend=backend, dtype=dtype) as net:
+        for key, value in (values or {}).items():
+            net.parameters[key].value = value
+        for blob, array in Batches(net).batch(0).items():
+            net.write(blob, array)
+        net.forward()
+        net.backward()
+        learned = {one.name: one for one in net.parameters.values() if one.gradient is not None}
+        return (
+            {one.name: one.value for one in net.parameters.values()},
+            {key: np.asarray(one.gradient, np.float64) for key, one in learned.items()},
+        )
+
+
+def command(*words: str, limit: int, env: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Run a command of Python's in the repository; return how it ended, and its last lines."""
+    given = {**os.environ, **(env or {})}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", *words], cwd=ROOT, env=given, capture_output=True, text=True, timeout=limit
+        )
+    except subprocess.TimeoutExpired as error:
+        output = error.stdout or b""
+        text = output.decode(errors="replace") if isinstance(output, bytes) else output
+        return {"ok": False, "ended": f"cut after {limit} s", "lines": text.splitlines()[-5:]}
+    lines = (done.stdout + done.stderr).splitlines()
+    return {"ok": done.returncode == 0, "ended": done.returncode, "lines": lines[-5 if not done.returncode else -60 :]}
+
+
+def numerical(backend: str, name: str, limit: int) -> dict[str, Any]:
+    """Compare a net's gradients with numerical ones, by `nacre gradcheck`."""
+    return command("nacre", "gradcheck", nets.NETS[name].file, "--backend", backend, "--entries", "5", limit=limit)

@@ -1,0 +1,179 @@
+"""The script for a GPU starts, and its checks find what they look for: in miniature, over the stand-in for CuPy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cupy_standin
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import gpu
+
+    return gpu
+
+
+@pytest.fixture
+def checks(gpu: Any) -> Any:
+    from benchmarks import gpu_checks
+
+    return gpu_checks
+
+
+SMALL = {"backend": "cupy", "device": "cpu", "small": True}
+
+
+@pytest.mark.parametrize("part", ["graphs", "gradients", "curves"])
+def test_a_part_finds_nothing_wrong_with_the_backend(part: str, gpu: Any, tmp_path: Path) -> None:
+    with cupy_standin.installed():
+        gpu.run_part(part, gpu.Settings(**SMALL), tmp_path)
+    told = json.loads((tmp_path / f"{part}.json").read_text())
+    assert told["pieces"] and all(one["ok"] for one in told["pieces"].values()), told
+    assert gpu.failed(tmp_path) == []
+
+
+def test_what_the_device_does_at_best_is_measured(gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import gpu_speed
+
+    monkeypatch.setattr(gpu_speed, "products_in_bf16", lambda *_: {})  # PyTorch's: test_benchmarks.py calls it
+    with cupy_standin.installed():
+        gpu.run_part("limits", gpu.Settings(**SMALL), tmp_path)
+    pieces = json.loads((tmp_path / "limits.json").read_text())["pieces"]
+    assert set(pieces) == {"copies", "products float32", "products tf32", "products bf16", "graphs"}
+    assert all(one["ok"] for one in pieces.values()), pieces
+    assert min(pieces["copies"]["device"], pieces["copies"]["upload"], pieces["products tf32"]["operations"]) > 0
+
+
+def test_a_training_with_other_bits_is_found(checks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, seeds = checks.trained, iter(range(10))
+    monkeypatch.setattr(checks, "trained", lambda *given, **how: real(*given, seed=next(seeds), **how))
+    for check in (checks.replay, checks.twice):
+        found = check("numpy", "LeNet-64", 2, batch=2)
+        assert not found["ok"] and "conv1/weight" in found["differing"]
+
+
+def test_a_curve_that_lies_too_far_off_is_found(checks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, factor = checks.trained, 1 + 1e-4
+
+    def trained(*given: Any, **how: Any) -> Any:
+        found = real(*given, **how)
+        losses = [one * factor for one in found.losses] if "compute" in how else found.losses
+        return checks.Trained(losses, found.values, found.pools)
+
+    monkeypatch.setattr(checks, "trained", trained)
+    assert not checks.curve("numpy", "LeNet-64", 3, batch=2)["ok"]
+    factor = 1.0
+    assert checks.curve("numpy", "LeNet-64", 3, batch=2)["ok"]
+
+
+def test_gradients_of_other_parameters_are_found(checks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = checks._gradients
+
+    def wrong(*given: Any) -> Any:
+        values, found = real(*given)
+        return values, {key: one * (1.001 if len(given) > 4 else 1) for key, one in found.items()}
+
+    monkeypatch.setattr(checks, "_gradients", wrong)
+    assert not checks.gradients("numpy", "LeNet-64", 2)["ok"]
+
+
+def test_a_run_goes_on_where_it_was_cut_short(gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def pieces(settings: Any) -> Any:
+        def run(name: str) -> dict[str, Any]:
+            ran.append(name)
+            if name == "b" and len(ran) == 2:
+                raise KeyboardInterrupt
+            if name == "c":
+                raise SystemExit("the losses differ")
+            return {"ok": True}
+
+        yield from ((name, lambda name=name: run(name)) for name in "abcd")
+
+    monkeypatch.setitem(gpu.PARTS, "graphs", pieces)
+    with pytest.raises(KeyboardInterrupt):
+        gpu.run_part("graphs", gpu.Settings(**SMALL), tmp_path)
+    assert gpu.failed(tmp_path) == ["graphs: b: it was cut short, or its process ended"]
+    gpu.run_part("graphs", gpu.Settings(**SMALL), tmp_path)
+    assert ran == ["a", "b", "c", "d", "b"], "those that were never begun come first"
+    assert gpu.failed(tmp_path) == ["graphs: c: the losses differ"]
+    gpu.run_part("graphs", gpu.Settings(**SMALL), tmp_path)
+    assert len(ran) == 5
+    gpu.run_part("graphs", gpu.Settings(**SMALL), tmp_path, again=True)
+    assert ran[5:] == ["c"]
+
+
+def test_the_table_has_what_was_measured_and_nothing_else(gpu: Any, tmp_path: Path) -> None:
+    empty = list(gpu.table(tmp_path))
+    assert len(empty) == 2 + 2 * len(gpu.NETS) and all(line.endswith("|  |  |  |  |  |  |  |") for line in empty[2:])
+    assert all(line in (ROOT / "benchmarks" / "README.md").read_text() for line in empty)
+    found = {
+        "ok": True,
+        "batch": 64,
+        "precision": "bf16",
+        "ratios": {"PyTorch eager": 4.0, "PyTorch graph": 1.5},
+        "records a second": {"nacre cupy": 6400.0, "PyTorch eager": 1600.0, "PyTorch graph": 4266.0},
+        "peaks": {"nacre cupy": 10.0, "PyTorch eager": 20.0},
+        "work": {"operations": 1e9, "bytes": 1e6},
+    }
+    gpu.Results(tmp_path, "speed").put("LeNet, 64, bf16", found)
+    limits = gpu.Results(tmp_path, "limits")
+    limits.put("products bf16", {"ok": True, "operations": 1e12})
+    limits.put("copies", {"ok": True, "device": 1e8})
+    assert "| LeNet, 64 | bf16 | 6,400 | 1,600 | 4,266 |  | 1.50 | 100% | 10 / 20 |" in list(gpu.table(tmp_path))
+    assert gpu.failed(tmp_path) == ["speed: LeNet, 64, bf16: 4.00 times as fast as PyTorch eager; the goal is 5.0"]
+
+
+def test_batches_that_are_permuted_have_the_same_rows(checks: Any) -> None:
+    from benchmarks import nets
+
+    for name in ("LeNet-64", "LSTM-64"):
+        with nets.load(name, batch=5).net("train", backend="numpy") as net:
+            batches = checks.Batches(net)
+            plain, other = (batches.batch(3, permuted=permuted) for permuted in (False, True))
+            rows = [{row.tobytes() for row in one["data"]} for one in (plain, other)]
+            assert rows[0] == rows[1] and (plain["data"] != other["data"]).any()
+            assert np.ravel(plain["label"]).max() < batches.classes
+
+
+def test_what_a_step_takes_at_the_least(gpu: Any) -> None:
+    from benchmarks import gpu_speed
+
+    work = gpu_speed.work_of("LeNet-64", 512, "bf16")
+    assert work["operations"] == pytest.approx(0.0138e9 * 512, rel=0.01)
+    assert work["bytes"] < gpu_speed.work_of("LeNet-64", 512, "tf32")["bytes"]
+
+
+@pytest.mark.long
+def test_the_script_runs_from_end_to_end(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is what it compares with")
+    words = [sys.executable, "-m", "benchmarks.gpu", "--small", "--backend", "numpy", "--device", "cpu"]
+    words += ["--out", str(tmp_path)]
+    for part in ("versions", "graphs", "gradients", "curves", "kernels", "layers", "speed"):
+        words += ["--part", part]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    told = {path.stem: json.loads(path.read_text())["pieces"] for path in tmp_path.glob("*.json")}
+    wrong = [f"{part}: {piece}" for part, pieces in told.items() for piece, one in pieces.items() if not one["ok"]]
+    assert wrong == ["versions: cuDNN's description of the device"], done.stdout
+    assert done.returncode == 1 and "compiled: not run" in done.stdout and "limits: not run" in done.stdout
+    assert told["speed"]["LeNet, 64, float32"]["ratios"].keys() == {"PyTorch eager"}
+
+
+def test_a_part_that_hangs_is_ended_with_all_that_it_has_started(gpu: Any) -> None:
+
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    assert gpu._ended([sys.executable, "-c", child], 0.5) == "cut short; the same command goes on"
+    assert gpu._ended([sys.executable, "-c", "raise SystemExit(3)"], 60) == "its process ended with 3"
+    assert gpu._ended([sys.executable, "-c", ""], 60) == ""
