@@ -57,5 +57,14 @@ EXPRESSIONS: dict[str, list[str]] = {
         *(f"{way}_to<{to}, {kind}>" for way, to, kind in product(("convert", "transpose"), NARROW, NARROW)),
         *(f"add_to<{kind}>" for kind in NARROW),
     ],
+    "recurrent": [
+        *(f"{cell}_{way}<{kind}>" for cell in ("lstm", "gru") for way in ("forward", "backward") for kind in KINDS[:2]),
+        *(
+            f"rnn_{way}<{kind}, {one}>"
+            for way in ("forward", "backward")
+            for kind in KINDS[:2]
+            for one in ("Bent", "Cut")
+        ),
+    ],
     "dropout": [f"dropout_{way}<{kind}>" for way, kind in product(("forward", "backward"), KINDS)],
 }

@@ -22,6 +22,7 @@ from nacre_cupy.kernels.elementwise import ElementWiseKernel
 from nacre_cupy.kernels.loss import SoftmaxLossKernel
 from nacre_cupy.kernels.lrn import LRNKernel
 from nacre_cupy.kernels.pooling import ChannelPoolingKernel, PoolingKernel
+from nacre_cupy.kernels.recurrent import GRUKernel, LSTMKernel, RNNKernel
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
@@ -29,6 +30,9 @@ from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.normalisation.lrn import LRNLayer
 from nacre_layers.pooling.channel_pooling import ChannelPoolingLayer
 from nacre_layers.pooling.pooling import PoolingLayer
+from nacre_layers.recurrent.gru import GRULayer
+from nacre_layers.recurrent.lstm import LSTMLayer
+from nacre_layers.recurrent.rnn import RNNLayer
 from nacre_solvers import SGD, AdaDelta, AdaGrad, Adam, AdaMax, AdamW, Nesterov, RMSProp
 
 METHODS = [SGD(), Nesterov(), AdaGrad(), RMSProp(centered=True, epsilon=0.1), AdaDelta(), Adam(), AdamW(), AdaMax()]
@@ -140,7 +144,57 @@ class TestSoftmaxLossKernel(OnCupy):
         yield Example({"axis": 2}, [(2, 3, 4, 5), np.zeros((2, 3, 1, 5), int)], label="declined")
 
 
+class TestRNNKernel(OnCupy):
+    layer = RNNLayer
+    kernel = RNNKernel
+
+    def examples(self):
+        both = {"output_dim": 4, "direction": "both", "n_layer": 2}
+        yield Example({"output_dim": 3, "activation": "ReLU"}, [(4, 3, 2)], label="ReLU")
+        cont = np.random.default_rng(0).integers(0, 2, (5, 3))
+        yield Example({**both, "sequences": "cont"}, [(5, 3, 2), cont], tops=1, label="cont, both ways")
+
+    def strategy(self):
+        def example(images, steps, layers, direction, told, seed):
+            random = np.random.default_rng(seed)
+            fields = {"output_dim": 3, "n_layer": layers, "direction": direction, "sequences": told}
+            second = {"lengths": random.integers(0, steps + 1, images), "cont": random.integers(0, 2, (images, steps))}
+            return Example(fields, [(images, steps, 2), second[told]], tops=1)
+
+        ways, told = st.sampled_from(["forward", "backward", "both"]), st.sampled_from(["lengths", "cont"])
+        return st.builds(
+            example, st.integers(1, 5), st.integers(1, 4), st.integers(1, 2), ways, told, st.integers(0, 9)
+        )
+
+
+class TestGRUKernel(TestRNNKernel):
+    layer = GRULayer
+    kernel = GRUKernel
+
+    def examples(self):
+        yield Example({"output_dim": 4}, [(4, 3, 2)])
+        lengths = np.array([2, 0, 3, 1])
+        yield Example({"output_dim": 3, "sequences": "lengths"}, [(4, 3, 2), lengths], tops=1, label="lengths")
+        yield Example({"output_dim": 3, "hidden_bias": False, "time_major": True}, [(4, 3, 2)], label="time major")
+        yield Example({"output_dim": 3, "reset_gate": "before"}, [(4, 3, 2)], label="declined")
+
+
+class TestLSTMKernel(TestRNNKernel):
+    layer = LSTMLayer
+    kernel = LSTMKernel
+
+    def examples(self):
+        yield Example({"output_dim": 4}, [(4, 3, 2)])
+        yield Example({"output_dim": 3, "peepholes": True, "projection": 2}, [(5, 3, 2)], label="peepholes, projection")
+        cont = np.random.default_rng(0).integers(0, 2, (3, 5))
+        fields = {"output_dim": 4, "time_major": True, "sequences": "cont", "bias": False, "direction": "backward"}
+        yield Example(fields, [(3, 5, 2), cont], tops=1, label="time major, cont")
+
+
 SUITES = [
+    TestRNNKernel,
+    TestGRUKernel,
+    TestLSTMKernel,
     TestPoolingKernel,
     TestChannelPoolingKernel,
     TestLRNKernel,
