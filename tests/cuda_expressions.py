@@ -57,6 +57,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         *(f"{way}_to<{to}, {kind}>" for way, to, kind in product(("convert", "transpose"), NARROW, NARROW)),
         *(f"add_to<{kind}>" for kind in NARROW),
     ],
+    "random": ["uniform<float>", "uniform<double>"],
     "recurrent": [
         *(f"{cell}_{way}<{kind}>" for cell in ("lstm", "gru") for way in ("forward", "backward") for kind in KINDS[:2]),
         *(

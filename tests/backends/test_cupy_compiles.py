@@ -27,7 +27,11 @@ def check(file: str, expressions: list[str], arch: str) -> None:
 
 def narrow(file: str) -> list[str]:
     """Return the hot kernels of a file in the type that trainings on GPUs use, of parameters float32."""
-    kinds = [one for one in EXPRESSIONS[file] if re.search("float" if file in ("update", "recurrent") else "bf16", one)]
+    kinds = [
+        one
+        for one in EXPRESSIONS[file]
+        if re.search("float" if file in ("random", "recurrent", "update") else "bf16", one)
+    ]
     return [one for one in kinds if file != "elementwise" or re.search("ReLU|Identity|, GELU|Tanh", one)]
 
 

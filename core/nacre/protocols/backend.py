@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .layer import Layer
     from .parameter import Storage
     from .state import LayerState
+    from .view import View
 
 ALIGNMENT = 64
 """The address of an array in the machine's memory, and its place in an arena, is a multiple of so many bytes."""
@@ -113,6 +114,24 @@ class Backend:
         Snapshots keep it, and a training that is resumed in a different one warns.
         """
         return {}
+
+    draws: bool = False
+    """Whether `uniform` draws random numbers where the arrays lie, so that states that draw can be recorded."""
+
+    def uniform(
+        self,
+        view: View,
+        out: Array,
+        keys: tuple[int, int],
+        draw: int,
+        whole: Sequence[int] | None,
+        start: Sequence[int] | None,
+    ) -> None:
+        """Fill a plain array as `nacre.random.Random.uniform` does, with `keys` for its key, where `draws` is true.
+
+        The iteration is `view.scalars["step"]`, read when the numbers are drawn.
+        """
+        raise NotImplementedError
 
     # Plain arrays
 

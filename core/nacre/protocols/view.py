@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BlobError, NacreError, put_full_name
-from ..random import Random
+from ..random import Random, name_key
 from ..text import with_article
 from .array import Array
 from .backend import HostMemory
@@ -345,8 +345,9 @@ class ViewRandom(Random):
 
     def __init__(self, view: View, name: str, iteration: Callable[[], int] | None = None) -> None:
         super().__init__(view.seed, name, iteration or (lambda: int(view.scalars["step"])))
-        self._backend = view.backend
-        self._view = view
+        self._backend, self._view = view.backend, view
+        self._drawn_there = view.backend.draws and iteration is None
+        self._keys = view.seed, name_key(name)
         self._staging: dict[tuple[tuple[int, ...], str], np.ndarray] = {}
 
     def joined(self, rows: int) -> tuple[int, int]:
@@ -366,6 +367,9 @@ class ViewRandom(Random):
             whole, start = (rows, *out.shape[1:]), (first, *(0 for _ in out.shape[1:]))
         if self._backend.on_host:
             super().uniform(out, draw, whole=whole, start=start)
+            return
+        if self._drawn_there and self._view.micro is None:
+            self._backend.uniform(self._view, out, self._keys, draw, whole, start)
             return
         key = (tuple(out.shape), str(out.dtype))
         if key not in self._staging:

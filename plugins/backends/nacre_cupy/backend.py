@@ -19,6 +19,7 @@ from .dnn import Dnn
 from .functions import Functions
 from .graphs import MOST_SCALARS, DeviceScalars, Recording, in_order, scalars_of
 from .kernels import blobs as of_blobs
+from .kernels.random import fill_uniform
 from .memory import Uploads, bytes_of
 from .products import Products
 from .streams import Here
@@ -40,6 +41,7 @@ class CupyBackend(Backend):
     lineage = ("cupy",)
     elementwise = True
     captures = True
+    draws = True
 
     @classmethod
     def unusable(cls) -> str | None:
@@ -176,12 +178,26 @@ class CupyBackend(Backend):
     def scalars(self, view: View) -> Array:
         """Return the numbers of an iteration on the device, float64: number `view.scalars.place("rate")` is the rate.
 
-        They are sent before each run of steps.
+        They are sent before each run of steps, and when they are asked for while nothing is captured.
         """
         known = self._scalars.get(view.scalars)
         if known is None:
             known = self._scalars[view.scalars] = DeviceScalars(self.empty((MOST_SCALARS,), "float64"))
+        if not self.stream.is_capturing():
+            known.send(view.scalars, self._uploads)
         return known.array
+
+    def uniform(
+        self,
+        view: View,
+        out: Array,
+        keys: tuple[int, int],
+        draw: int,
+        whole: Sequence[int] | None,
+        start: Sequence[int] | None,
+    ) -> None:
+        with self.here:
+            fill_uniform(view, out, keys, draw, whole, start)
 
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
         calls: list[Callable[[], None]] = []

@@ -1,28 +1,8 @@
-// Dropout with the random numbers of nacre.random: Philox 4x64-10 with the key (seed, hash of the name) and the counter
-// (block, draw, iteration, 0). The first four numbers come from block 1. Each of 64 bits is two uniform numbers, its
-// lower half first: (half >> 8) 2^-24. A thread makes eight of them, and leaves a byte with a bit for each number that
-// stays, for backward. `first` is the number of the first element: of several ranks, each has its own.
+// Dropout with the random numbers of philox.cuh. A thread makes eight numbers, and leaves a byte with a bit for each one
+// that stays, for backward. Number 0 of the array is number `first` of what is drawn, as on one of several ranks.
 
 #include "common.cuh"
-
-struct Words {
-    u64 at[4];
-};
-
-__device__ inline Words philox(u64 block, u64 draw, u64 iteration, u64 key0, u64 key1) {
-    u64 a = block, b = draw, c = iteration, d = 0;
-    for (int round = 0; round < 10; round++) {
-        const u64 high_a = __umul64hi(a, 0xD2E7470EE14C6C93ull), low_a = a * 0xD2E7470EE14C6C93ull;
-        const u64 high_c = __umul64hi(c, 0xCA5A826395121157ull), low_c = c * 0xCA5A826395121157ull;
-        a = high_c ^ b ^ key0;
-        b = low_c;
-        c = high_a ^ d ^ key1;
-        d = low_a;
-        key0 += 0x9E3779B97F4A7C15ull;
-        key1 += 0xBB67AE8584CAA73Bull;
-    }
-    return {{a, b, c, d}};
-}
+#include "philox.cuh"
 
 // Multiplies the eight numbers from `start` by `scale` where their bit is set, and by 0 elsewhere: a NaN stays one.
 template <class T> __device__ inline void mask_eight(const T *from, T *to, i64 start, i64 size, u32 bits, Wide<T> scale) {
@@ -37,20 +17,18 @@ template <class T> __device__ inline void mask_eight(const T *from, T *to, i64 s
 }
 
 template <class T>
-__global__ void dropout_forward(const T *x, T *y, u8 *kept, i64 size, i64 first, const double *scalars, i64 step,
-                                i64 draw, i64 key0, i64 key1, double ratio, double scale) {
-    const u64 iteration = (u64)scalars[step], from = (u64)first / 8;
-    const int shift = (int)(first % 8);
+__global__ void dropout_forward(const T *x, T *y, u8 *kept, i64 size, const double *scalars, i64 step, i64 draw,
+                                i64 key0, i64 key1, i64 first, double ratio, double scale) {
+    const u64 iteration = (u64)scalars[step];
     const i64 blocks = (size + 7) / 8;
     for (i64 block = (i64)blockIdx.x * blockDim.x + threadIdx.x; block < blocks; block += (i64)gridDim.x * blockDim.x) {
-        Words words = philox(from + (u64)block + 1, (u64)draw, iteration, (u64)key0, (u64)key1);
+        const i64 number = first + block * 8;
+        const int skipped = (int)(number % 8);
+        Words words = philox((u64)(number / 8) + 1, (u64)draw, iteration, (u64)key0, (u64)key1);
         u32 bits = 0;
         for (int n = 0; n < 8; n++) {
-            const int at = (n + shift) % 8;
-            if (n && !at) words = philox(from + (u64)block + 2, (u64)draw, iteration, (u64)key0, (u64)key1);
-            const u32 half = (u32)(words.at[at / 2] >> (at % 2 * 32));
-            const float uniform = (float)(half >> 8) * 5.9604644775390625e-8f;
-            if (uniform >= (float)ratio) bits |= 1u << n;
+            if (n > 0 && skipped + n == 8) words = philox((u64)(number / 8) + 2, (u64)draw, iteration, (u64)key0, (u64)key1);
+            if (uniform_of<float>(words, (skipped + n) % 8) >= (float)ratio) bits |= 1u << n;
         }
         kept[block] = (u8)bits;
         mask_eight(x, y, block * 8, size, bits, (Wide<T>)scale);

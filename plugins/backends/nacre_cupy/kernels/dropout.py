@@ -9,11 +9,7 @@ from nacre.random import name_key
 from nacre_layers.elementwise.dropout import DropoutState
 
 from .launch import TYPES, CudaKernel, scalars
-
-
-def signed(word: int) -> int:
-    """Return 64 bits as the signed number that has them."""
-    return word - 2**64 if word >= 2**63 else word
+from .random import signed
 
 
 class DropoutKernel(CudaKernel, reads=""):
@@ -48,11 +44,11 @@ class DropoutKernel(CudaKernel, reads=""):
                 continue
             numbers = (
                 x.size,
-                self.random.joined(x.size)[0],
                 self.known,
                 self.backend.scalars.place("step"),
                 draw,
                 *self.keys,
+                self.random.joined(x.size)[0],
                 self.layer.ratio,
                 self.scale,
             )

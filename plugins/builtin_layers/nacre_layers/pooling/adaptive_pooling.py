@@ -75,7 +75,8 @@ class AdaptivePoolingState(LayerState, of=AdaptivePoolingLayer, reads="inputs bl
     @property
     def capturable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
         """Whether a device may record it."""
-        return self.layer.pooling.capturable
+        pooling = self.layer.pooling
+        return pooling.capturable and (self.backend.backend.draws or not pooling.draws)
 
     def ready(self) -> None:
         self.works = [

@@ -73,7 +73,8 @@ class Pools(LayerState, reads="inputs blobs"):
     @property
     def capturable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
         """Whether a device may record it."""
-        return self.layer.pooling.capturable
+        pooling = self.layer.pooling
+        return pooling.capturable and (self.backend.backend.draws or not pooling.draws)
 
     @staticmethod
     def axes_of(layer: Any, shape: Sequence[int]) -> list[dict[int, WindowAxis]]:

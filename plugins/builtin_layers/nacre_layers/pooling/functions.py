@@ -35,7 +35,9 @@ class PoolingFunction(Component, kind="pooling"):
     fill: ClassVar[float] = 0.0
     reads: ClassVar[str] = "inputs blobs"
     capturable: ClassVar[bool] = False
-    """Whether it only calls functions of arrays, and draws nothing, so that a device may record it."""
+    """Whether it only calls functions of arrays, so that a device may record it."""
+    draws: ClassVar[bool] = False
+    """Whether it draws random numbers, which not every device does itself."""
 
     def forward(self, backend: View, windows: Windows, y: Array) -> None:
         """Write the summary of every window into y."""
@@ -104,6 +106,7 @@ class Stochastic(PoolingFunction):
     """
 
     reads = "inputs"
+    capturable = draws = True
 
     def forward(self, backend: View, windows: Windows, y: Array) -> None:
         xp = backend.xp
