@@ -21,12 +21,17 @@ __device__ inline Words philox(u64 block, u64 draw, u64 iteration, u64 key0, u64
     return {{a, b, c, d}};
 }
 
+// Word number `index`; chosen, for an array that is indexed would lie in memory.
+__device__ inline u64 word_of(const Words &words, int index) {
+    return index == 0 ? words.at[0] : index == 1 ? words.at[1] : index == 2 ? words.at[2] : words.at[3];
+}
+
 // Number `lane` of the eight in float32, or of the four in float64, that a block has.
 template <class T> __device__ inline T uniform_of(const Words &words, int lane);
 template <> __device__ inline float uniform_of<float>(const Words &words, int lane) {
-    const u32 half = (u32)(words.at[lane / 2] >> (lane % 2 * 32));
+    const u32 half = (u32)(word_of(words, lane / 2) >> (lane % 2 * 32));
     return (float)(half >> 8) * 5.9604644775390625e-8f;
 }
 template <> __device__ inline double uniform_of<double>(const Words &words, int lane) {
-    return (double)(words.at[lane] >> 11) * 1.1102230246251565e-16;
+    return (double)(word_of(words, lane) >> 11) * 1.1102230246251565e-16;
 }
