@@ -27,7 +27,8 @@ class Box(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Micro(NamedTuple):
+@dataclass(frozen=True)
+class Micro:
     """Which part of each batch a node works on, of `count` of one length, and the `name` of the layer without parts.
 
     Random numbers are those of this layer for the whole batch.
