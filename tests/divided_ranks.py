@@ -10,13 +10,13 @@ from nacre import Communicator
 from nacre.config import load
 
 
-def trained(communicator: Communicator | None, path: str, steps: int) -> dict[str, Any]:
+def trained(communicator: Communicator | None, path: str, steps: int, backend: str = "numpy") -> dict[str, Any]:
     """Train the net of a net file so many steps, alone without a communicator.
 
     Returns the losses, and the parameters of the whole net as lists.
     """
     file = load(path)
-    with file.net("train", backend="numpy", communicator=communicator) as net, file.solver().start(net) as training:
+    with file.net("train", backend=backend, communicator=communicator) as net, file.solver().start(net) as training:
         losses: list[float] = []
         for _ in range(steps):
             training.step()

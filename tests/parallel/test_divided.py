@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from divided_ranks import trained
+from nacre_onednn import OnednnBackend
 from rank_pool import pool
 
+MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}")
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 BY = {
     "data for convolutions, features for inner products": {"ip1": 1, "drop1": 1, "ip2": 1, "loss": -1},
@@ -17,20 +25,59 @@ BY = {
 }
 
 
-@pytest.mark.parametrize("way", BY)
-def test_lenet_on_two_rank_processes(tmp_path: Path, way: str) -> None:
-    text = (EXAMPLES / "digits/lenet.toml").read_text().replace("seed = 0", 'seed = 0\ndtype = "float64"')
-    text = text.replace("train.h5", str(EXAMPLES / "digits/train.h5")).replace(
-        "test.h5", str(EXAMPLES / "digits/test.h5")
-    )
+SCRIPT = """
+import json
+from divided_ranks import trained
+from nacre_parallel import MpiCommunicator
+with MpiCommunicator.connect() as ranks:
+    found = trained(ranks, {path!r}, {steps})
+    if ranks.rank == 0:
+        print(json.dumps(found))
+"""
+
+
+def net_file(folder: Path, way: str, dtype: str = "float64") -> str:
+    """Write the net file of LeNet, divided in a way; return its path."""
+    text = (EXAMPLES / "digits/lenet.toml").read_text().replace("seed = 0", f'seed = 0\ndtype = "{dtype}"')
+    for data in ("train.h5", "test.h5"):
+        text = text.replace(data, str(EXAMPLES / "digits" / data))
     text = text.replace("batch_size = 64", "batch_size = 63")  # which two ranks divide unevenly
     for name, dim in BY[way].items():
         text = text.replace(f'name = "{name}"\n', f'name = "{name}"\npartition_dim = {dim}\n')
-    file = tmp_path / "lenet.toml"
+    file = folder / "lenet.toml"
     file.write_text(text)
-    alone = trained(None, str(file), 4)
-    first, second = pool(2).run("divided_ranks:trained", str(file), 4)
-    np.testing.assert_allclose(first["losses"], alone["losses"], rtol=1e-10)
-    assert second["losses"] == first["losses"]
+    return str(file)
+
+
+def check_parameters(found: dict[str, Any], alone: dict[str, Any], close: float = 1e-10) -> None:
+    np.testing.assert_allclose(found["losses"], alone["losses"], rtol=close)
     for name, value in alone["parameters"].items():
-        np.testing.assert_allclose(first["parameters"][name], value, rtol=1e-10, atol=1e-10, err_msg=name)
+        np.testing.assert_allclose(found["parameters"][name], value, rtol=close, atol=close, err_msg=name)
+
+
+@pytest.mark.parametrize("way", BY)
+def test_lenet_on_two_rank_processes(tmp_path: Path, way: str) -> None:
+    file = net_file(tmp_path, way)
+    first, second = pool(2).run("divided_ranks:trained", file, 4)
+    check_parameters(first, trained(None, file, 4))
+    assert second["losses"] == first["losses"]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(OnednnBackend.unusable() is not None, reason="no oneDNN here")
+@pytest.mark.parametrize("way", BY)
+def test_lenet_on_two_rank_processes_with_onednn(tmp_path: Path, way: str) -> None:
+    file = net_file(tmp_path, way, "float32")
+    first, _ = pool(2).run("divided_ranks:trained", file, 4, "onednn")
+    check_parameters(first, trained(None, file, 4, "onednn"), 1e-3)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
+@pytest.mark.parametrize("way", BY)
+def test_lenet_on_two_processes_of_mpi(tmp_path: Path, way: str) -> None:
+    file = net_file(tmp_path, way)
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
+    command = [MPIEXEC or "", "-n", "2", sys.executable, "-c", SCRIPT.format(path=file, steps=4)]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=True)
+    check_parameters(json.loads(done.stdout), trained(None, file, 4))
