@@ -9,6 +9,8 @@ from collections.abc import Callable
 SPIN = 50e-6  # seconds
 PATIENT = 1e-3  # seconds after which a waiting rank sleeps between two looks
 NAP = 1e-4  # seconds
+SHARE = 100  # a rank that has waited long sleeps for this part of it
+LONGEST = 1e-2  # seconds of a nap
 
 
 def wait_until(ready: Callable[[], bool], meanwhile: Callable[[], object] = lambda: None) -> None:
@@ -24,4 +26,4 @@ def wait_until(ready: Callable[[], bool], meanwhile: Callable[[], object] = lamb
         if time.perf_counter() - begin < PATIENT:
             os.sched_yield()
         else:
-            time.sleep(NAP)
+            time.sleep(min(max(NAP, (time.perf_counter() - begin) / SHARE), LONGEST))
