@@ -72,21 +72,23 @@ class Ranks(Launch):
             lay_out(self._segment, size)
             for rank in range(size):
                 told = f"{self._descriptor}:{ours}:{rank}:{size}"
+                options: dict[str, Any] = {
+                    "pass_fds": [self._descriptor, ours],
+                    "stdin": subprocess.DEVNULL if rank else stdin,
+                    "stdout": subprocess.DEVNULL if rank and not all_print else stdout,
+                }
+                known = {**os.environ, **(env or {}), ENVIRONMENT: told}
                 with share_of(rank, size):
-                    process = subprocess.Popen(
-                        command,
-                        env={**os.environ, **(env or {}), ENVIRONMENT: told},
-                        pass_fds=[self._descriptor, ours],
-                        stdin=subprocess.DEVNULL if rank else stdin,
-                        stdout=subprocess.DEVNULL if rank and not all_print else stdout,
-                        start_new_session=True,
-                    )
-                self.processes.append(process)
+                    self.processes.append(self.process(command, known, rank, **options))
         except BaseException:
             self.close()
             raise
         finally:
             os.close(ours)
+
+    def process(self, command: Sequence[str], env: Mapping[str, str], rank: int, **options: Any) -> Any:
+        """Start a rank; `options` are those of `Popen`."""
+        return subprocess.Popen(command, env=env, start_new_session=True, **options)
 
     def forward(self, number: int, _: Any = None) -> None:
         """Send a signal to all ranks; a handler of signals."""
