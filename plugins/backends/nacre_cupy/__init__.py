@@ -31,6 +31,7 @@ IN_CUDA = {
     "recurrent:GRUKernel": ["GRU"],
     "recurrent:LSTMKernel": ["LSTM"],
     "recurrent:RNNKernel": ["RNN"],
+    "source:SourceKernel": ["HDF5Data", "ImageData", "MemoryData"],
     "update:AdaDeltaKernel": ["solver/AdaDelta"],
     "update:AdaGradKernel": ["solver/AdaGrad"],
     "update:AdaMaxKernel": ["solver/AdaMax"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -221,6 +221,12 @@ class RecordSourceState(SourceState, host_only=True):
         DataError: the batch of a training is larger than the data.
     """
 
+    converter: Callable[[int, np.ndarray, Sequence[Change]], Any] | None = None
+    """For kernels: what returns the pipeline of a top, given its number, an array like its batches, and its changes.
+
+    It has `run` and `stages`, not empty, as `Pipeline` has them; None leaves the top to this state.
+    """
+
     def __init__(self, layer: Any, backend: Any, records: Records, passes: Passes | None = None) -> None:
         super().__init__(layer, backend, [], [])
         changed = {top for top, transformer in layer.conversion if not isinstance(transformer, Categories)}
@@ -257,8 +263,12 @@ class RecordSourceState(SourceState, host_only=True):
         batches = [(np.empty(size, np.intp), np.empty(size, np.int64), self._places()) for _ in range(number)]
         self.batches = [Batch(*arrays) for arrays in batches]
         tops = zip(self.layer.tops, self.batches[0].arrays, self.blobs, self.changes, strict=True)
-        pipelines = enumerate(Pipeline(self.layer.name, *top, self.phase) for top in tops)
-        self.pipelines = [(top, pipeline) for top, pipeline in pipelines if pipeline.stages]
+        self.pipelines: list[tuple[int, Any]] = []
+        for number, (top, place, blob, changes) in enumerate(tops):
+            made = self.converter and self.converter(number, place, changes)
+            made = made or Pipeline(self.layer.name, top, place, blob, changes, self.phase)
+            if made.stages:
+                self.pipelines.append((number, made))
 
     def _places(self) -> list[np.ndarray]:
         """Return arrays for a batch, as `Records.read` fills them: the blobs themselves, if nothing is between."""
