@@ -67,9 +67,20 @@ LONGEST = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is long
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the files that take longest come first: at the end one process would work on them while the others wait."""
+    """Let the files that take longest come first: at the end one process would work on them while the others wait.
+
+    A thousand steps of a layer on a backend are run with one example of each suite; the others are long tests.
+    """
     items.sort(key=lambda item: item.path.name not in LONGEST)
+    grown: set[tuple[Any, str]] = set()
+    for item in items:
+        if isinstance(item, pytest.Function) and item.originalname == "test_growth" and item.cls is not None:
+            key = item.cls, str(item.callspec.params.get("backend"))
+            if key in grown:
+                item.add_marker(pytest.mark.long)
+            grown.add(key)
 
 
 def pytest_collection_finish() -> None:

@@ -51,7 +51,7 @@ def test_toml_is_read(page: Path, tmp_path: Path) -> None:
             assert net.solver().max_iter == table["solver"]["max_iter"]
 
 
-REST = '[[layer]]\ntype = "Input"\ntops = ["x"]\nshape = [2]\n\n[solver]\nmax_iter = 1\n'
+REST = '[[layer]]\ntype = "Input"\ntops = ["x"]\nshape = [2]\n\n[solver]\ntype = "SGD"\nmax_iter = 1\n'
 """What a part of a net file without layers is a part of."""
 
 

@@ -258,8 +258,9 @@ def test_trainings(method: Method, dtype: str) -> None:
 def check_all_kernels(training: Any) -> None:
     """Check that whatever in the net has a kernel of this package uses it."""
     ours = {thing for (thing, _), place in KERNELS.items() if place.startswith("nacre_cupy.kernels.")}
+    ours -= {"Convolution"} if training.net.dtype == "float64" else set()  # for which cuDNN is not asked
     for op in training.net.ops:
         name = f"neuron/{type(op.neuron).__name__}" if op.neuron is not None else layer_type(type(op.node.layer))
-        if name in ours:
+        if name in ours and not op.is_source:
             assert type(op.state).__module__.startswith("nacre_cupy.kernels."), f"{op.name} is computed by {op.state}"
     assert type(training.method).__module__ == "nacre_cupy.kernels.update"

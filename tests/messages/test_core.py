@@ -331,7 +331,8 @@ MESSAGES: list[Message] = [
         lambda: load_text(NET.replace("name =", "nam =")),
         (
             "net.toml: unknown key 'nam' (did you mean 'name'?); known keys: name, seed, backend, dtype, "
-            "compute, fallback, deterministic, insert_splits, partition_dim, freeze, layer, solver, callback, plugins\n"
+            "compute, fallback, deterministic, insert_splits, partition_dim, freeze, layer, solver, cluster, callback, "
+            "plugins\n"
             "  correct the name 'nam', or remove the line"
         ),
     ),

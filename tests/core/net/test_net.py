@@ -746,6 +746,7 @@ def test_a_state_sees_this_of_the_world_and_nothing_else() -> None:
         "add_up",
         "joined",
         "together",
+        "micro",
     }
     memory = {"xp", "blob", "alias", "empty", "constant", "scratch", "from_host", "to_host"}
     waiting = {"number", "require", "check_required"}

@@ -26,7 +26,7 @@ class SevenState(SourceState):
         self.position = 0
 
     def check(self):
-        if self.trains and self.layer.batch_size * self.backend.ranks > 7:
+        if self.trains and self.backend.joined(self.layer.batch_size)[1] > 7:
             raise DataError(f"{self.layer.name}: batch_size={self.layer.batch_size}, but there are 7 records")
 
     def order(self, epoch):
@@ -37,7 +37,7 @@ class SevenState(SourceState):
     def chosen(self):
         """Return the next records of all ranks, each with its pass."""
         found = []
-        while len(found) < self.layer.batch_size * self.backend.ranks:
+        while len(found) < self.backend.joined(self.layer.batch_size)[1]:
             found.append((self.order(self.epoch)[self.position], self.epoch))
             self.position += 1
             if self.position == 7:
@@ -48,7 +48,7 @@ class SevenState(SourceState):
 
     def forward(self, inputs):
         every, size = self.chosen(), self.layer.batch_size
-        mine = every[self.backend.rank * size :][:size]
+        mine = every[self.backend.joined(size)[0] :][:size]
         self.rows = len(mine)
         self.write(mine + [self.filling(every)] * (size - len(mine)))
 
@@ -271,7 +271,7 @@ class GivesADict(SevenState):
         super().remember(memory["all"])
 
 
-@broken("ranks", "2 ranks of 2 records each do not have together what one rank has in a batch of 4")
+@broken("ranks", "2 ranks do not have together what one rank has in a batch of 4")
 class IsTheSameOnEachRank(SevenState):
     def chosen(self):
         whole = self.layer.batch_size
