@@ -76,8 +76,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)
     grown: set[tuple[Any, str]] = set()
     for item in items:
-        if isinstance(item, pytest.Function) and item.originalname == "test_growth" and item.cls is not None:
-            key = item.cls, str(item.callspec.params.get("backend"))
+        found = getattr(item, "callspec", None)
+        if isinstance(item, pytest.Function) and item.originalname == "test_growth" and found is not None:
+            key = item.cls, str(found.params.get("backend"))
             if key in grown:
                 item.add_marker(pytest.mark.long)
             grown.add(key)
