@@ -11,7 +11,7 @@ import numpy as np
 
 available = True
 BYTES = 128  # of NCCL's unique id
-LIMIT = 60.0  # seconds after which the others are taken to be gone
+LIMIT = 600.0  # seconds after which the others are taken to be gone
 NCCL_SUM, NCCL_PROD, NCCL_MAX, NCCL_MIN = range(4)
 NCCL_INT8, NCCL_UINT8, NCCL_INT32, NCCL_UINT32, NCCL_INT64, NCCL_UINT64 = range(6)
 NCCL_FLOAT16, NCCL_FLOAT32, NCCL_FLOAT64 = range(6, 9)
