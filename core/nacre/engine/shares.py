@@ -7,8 +7,13 @@ from typing import Any
 
 from ..protocols.backend import Own, Step
 from ..protocols.communicator import Communicator
-from ..protocols.view import View
+from ..protocols.view import Scalars, View
 from .ops import Op
+
+
+def real_rows(scalars: Scalars, shares: Shares | None) -> int:
+    """Return how many rows of the last batch are real, on all ranks that have shares of it."""
+    return int(scalars["rows"]) if shares is None else shares.rows
 
 
 class Shares:

@@ -79,11 +79,6 @@ class NetAccess:
         self._sources.tell(error, when)
 
     @property
-    def rows(self) -> int:
-        """How many records of the last batch are real, on all ranks together."""
-        return self._sources.rows
-
-    @property
     def batch(self) -> int:
         """How many records the largest batch of a source here has, on all ranks together; 0 if there is none."""
         return self._sources.batch

@@ -299,6 +299,11 @@ class Net(NetAccess):
         """How many processes there are."""
         return self._options.ranks
 
+    @property
+    def rows(self) -> int:
+        """How many records of the last batch are real, on all ranks together."""
+        return self._sources.rows if self.group is None else self.view().joined(int(self.scalars["rows"]))[1]
+
     def layers_in(self, phase: str) -> dict[str, Layer]:
         """Return the layers that run in a phase by their names, those of containers by their full names."""
         here = Graph.of(layer for layer in self.layers if phase not in layer.exclude)

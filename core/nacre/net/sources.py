@@ -12,7 +12,7 @@ from ..discovery.blame import wrong
 from ..engine.collectives import Collectives
 from ..engine.memory import Memory
 from ..engine.ops import Value
-from ..engine.shares import Shares
+from ..engine.shares import Shares, real_rows
 from ..errors import DataError, brief
 from ..protocols.backend import Step
 from ..protocols.state import SourceState
@@ -109,7 +109,7 @@ class Sources:
 
     @property
     def rows(self) -> int:
-        return int(self._scalars["rows"]) if self._shares is None else self._shares.rows
+        return real_rows(self._scalars, self._shares)
 
     @property
     def batch(self) -> int:

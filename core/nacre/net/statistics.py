@@ -9,7 +9,7 @@ from typing import Any, cast
 from ..discovery.blame import blaming, wrong
 from ..engine.collectives import Collectives, by_records
 from ..engine.ops import Op
-from ..engine.shares import Shares
+from ..engine.shares import Shares, real_rows
 from ..errors import brief
 from ..protocols.communicator import Communicator
 from ..protocols.view import ROWS_OF_PART, Scalars
@@ -77,7 +77,7 @@ class Statistics:
         losses = self.losses()
         self._own_rows += int(self._scalars[self._own])
         if len(losses) > 1:
-            rows = int(self._scalars["rows"]) if self._shares is None else self._shares.rows
+            rows = real_rows(self._scalars, self._shares)
             self._rows += rows
             self._totals = {name: self._totals[name] + rows * one for name, one in losses.items()}
         return sum(losses.values())

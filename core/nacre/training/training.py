@@ -307,7 +307,7 @@ class Training:
                     for storage in self._changed:
                         storage.version += 1
             if self.trains:
-                images += net.rows if net.group is None else net.view().joined(int(scalars["rows"]))[1]
+                images += net.rows
                 if self.solver.check_finite or net.communicator is not None:
                     losses += self._finite_loss()
             if number + 1 < count:
