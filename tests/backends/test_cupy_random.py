@@ -10,7 +10,8 @@ import pytest
 import cupy_standin
 from cuda_on_host import ShimBackend, missing
 from nacre import InputLayer, L, Net
-from nacre.protocols.view import Scalars, View
+from nacre.protocols.part import Micro
+from nacre.protocols.view import Scalars, View, named_view
 from nacre.random import Random, name_key
 from nacre_cupy.kernels.launch import launch
 from nacre_cupy.kernels.random import fill_uniform, signed
@@ -74,6 +75,16 @@ def test_a_layer_that_draws_is_recorded_and_draws_the_same() -> None:
                 np.testing.assert_array_equal(net.blob("y"), own.blob("y"), err_msg=f"step {step}")
             (recording,) = (one for one in net.backend.recordings if one.graph is not None)
             assert "pool" in [step.name for step in recording.steps]
+
+
+def test_a_part_of_a_batch_has_its_numbers_of_the_whole_batch() -> None:
+    layers = [InputLayer(name="x", tops="x", shape=2, batch_size=3)]
+    with cupy_standin.installed(), Net("n", layers, backend=cupy_standin.watched()(), seed=5) as net:
+        view = named_view(net.view(), "drop", "drop#1", Micro("drop", 1, 4))
+        out, wanted = view.empty((3, 7)), np.empty((3, 7), np.float32)
+        view.random("drop").uniform(out, 2)
+        Random(5, "drop", lambda: net.step).uniform(wanted, 2, whole=(12, 7), start=(3, 0))
+        assert out.get().tobytes() == wanted.tobytes()
 
 
 def test_scalars_that_are_asked_for_late_are_there_at_once() -> None:

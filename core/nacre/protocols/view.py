@@ -368,7 +368,7 @@ class ViewRandom(Random):
         if self._backend.on_host:
             super().uniform(out, draw, whole=whole, start=start)
             return
-        if self._drawn_there and self._view.micro is None:
+        if self._drawn_there:
             self._backend.uniform(self._view, out, self._keys, draw, whole, start)
             return
         key = (tuple(out.shape), str(out.dtype))
