@@ -38,7 +38,7 @@ class AllReduceState(FrameworkState):
         self.view, part = training.net.view(), training.net.target.part
         self.arenas = gradient_arenas(training)
         self.buffers = buffers_of(training.net)
-        self.share = 0.0 if part is None else (part.stop - part.start) / part.length
+        self.weight, self.total = (1, self.communicator.size) if part is None else (part.stop - part.start, part.length)
 
     def steps(self) -> list[Step]:
         steps = [Step("all-reduce", "gradients", self.add_up)]
@@ -51,4 +51,4 @@ class AllReduceState(FrameworkState):
 
     def average(self) -> None:
         """Replace the buffers by their means over all ranks, each with the weight of its rows."""
-        self.buffers.average(self.communicator, ordered=self.ordered, share=self.share)
+        self.buffers.average(self.communicator, ordered=self.ordered, weight=self.weight, total=self.total)

@@ -36,29 +36,20 @@ class Flat:
         for storage in self.storages:
             storage.version += 1
 
-    def average(
-        self,
-        communicator: Communicator,
-        *,
-        ordered: bool = False,
-        counts: bool = True,
-        of: int = 0,
-        share: float = 0.0,
-    ) -> None:
-        """Replace the arrays by their means over `of` ranks, by default all: those on which this one `counts`.
+    def average(self, communicator: Communicator, *, ordered: bool = False, weight: int = 1, total: int = 0) -> None:
+        """Replace the arrays by their means over all ranks, where this one counts `weight` times, and all `total` times.
 
-        Where ranks count differently, `share` is this one's; those of all add up to 1.
+        By default each rank counts once.
         """
         if not self.numbers.size:
             return
         self.take()
-        if not counts:
+        if not weight:
             self.numbers[...] = 0
-        if share:
-            self.numbers *= share
+        elif weight > 1:
+            self.numbers *= weight
         communicator.allreduce(self.numbers, ordered=ordered)
-        if not share:
-            self.numbers /= of or communicator.size
+        self.numbers /= total or communicator.size
         self.put()
 
 

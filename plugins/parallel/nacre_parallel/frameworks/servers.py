@@ -131,7 +131,7 @@ class PartnerState(FrameworkState):
             self.communicator.bcast(values.numbers, server)
             values.put()
         ordered = self.training.net.deterministic
-        self.buffers.average(self.communicator, ordered=ordered, counts=self.trains, of=self.workers)
+        self.buffers.average(self.communicator, ordered=ordered, weight=int(self.trains), total=self.workers)
         self._agree()
 
     def close_messages(self) -> None:
