@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nacre import FrameworkState, Step, Training
 
-from .batches import SharedBatches, communicator_of, gradient_arenas
+from .batches import SharedBatches, adding_up, communicator_of
 from .flat import buffers_of
 
 
@@ -35,19 +35,13 @@ class AllReduceState(FrameworkState):
         super().__init__(framework, training)
         self.communicator = communicator_of(framework, training)
         self.ordered = training.net.deterministic
-        self.view, part = training.net.view(), training.net.target.part
-        self.arenas = gradient_arenas(training)
+        part = training.net.target.part
         self.buffers = buffers_of(training.net)
         self.weight, self.total = (1, self.communicator.size) if part is None else (part.stop - part.start, part.length)
 
     def steps(self) -> list[Step]:
-        steps = [Step("all-reduce", "gradients", self.add_up)]
+        steps = [adding_up(self.training)]
         return [*steps, Step("average", "buffers", self.average)] if self.buffers.arrays else steps
-
-    def add_up(self) -> None:
-        """Replace the gradients by the sums of those of all ranks."""
-        for arena in self.arenas:
-            self.view.add_up(arena)
 
     def average(self) -> None:
         """Replace the buffers by their means over all ranks, each with the weight of its rows."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from nacre import Algorithm, Array, Communicator, ConfigError, Framework, Layer, Layers, Part, Training, part_of
+from nacre import Algorithm, Communicator, ConfigError, Framework, Layer, Layers, Part, Step, Training, part_of
 
 
 class SharedBatches(Framework):
@@ -105,7 +105,13 @@ def need_group(framework: Framework, training: Training) -> None:
         )
 
 
-def gradient_arenas(training: Training) -> list[Array]:
-    """Return the arrays in which all gradients lie."""
+def adding_up(training: Training) -> Step:
+    """Return the step that replaces the gradients by the sums of those of all ranks that train a batch together."""
     arenas = {id(slot.placed.arena): slot.placed.arena for slot in training.slots if slot.placed is not None}
-    return list(arenas.values())
+    view = training.net.view()
+
+    def add_up() -> None:
+        for arena in arenas.values():
+            view.add_up(arena)
+
+    return Step("all-reduce", "gradients", add_up)

@@ -37,7 +37,7 @@ class Flat:
             storage.version += 1
 
     def average(self, communicator: Communicator, *, ordered: bool = False, weight: int = 1, total: int = 0) -> None:
-        """Replace the arrays by their means over all ranks, where this one counts `weight` times, and all `total` times.
+        """Replace the arrays by their means over all ranks: this one counts `weight` times, all together `total` times.
 
         By default each rank counts once.
         """

@@ -26,7 +26,7 @@ from nacre import (
     positive,
 )
 
-from .batches import SharedBatches, communicator_of, gradient_arenas, need_group
+from .batches import SharedBatches, adding_up, communicator_of, need_group
 from .flat import buffers_of, gradients_of, values_of
 
 PUSH, GRADIENT, VERSION, VALUES = range(1, 5)
@@ -157,8 +157,6 @@ class WorkerState(PartnerState):
         assert training.net.group is not None and training.net.group.communicator is not None
         self.together = training.net.group.communicator
         self.number = self.communicator.rank // self.size
-        self.view = training.net.view()
-        self.arenas = gradient_arenas(training)
         self.mine = [one for one in range(framework.servers) if one % self.size == self.together.rank]
         self.gradients = {one: gradients_of(training.net, self.slices[one]) for one in self.mine}
 
@@ -167,15 +165,10 @@ class WorkerState(PartnerState):
         return self.training.net.epoch
 
     def iteration_steps(self, clip: Iterable[Step], update: Iterable[Step]) -> list[Step]:
-        return [Step("all-reduce", "gradients", self.add_up), *clip, Step("push", "gradients", self.push)]
+        return [adding_up(self.training), *clip, Step("push", "gradients", self.push)]
 
     def updated(self, slots: Sequence[Any]) -> Sequence[Any]:
         return []
-
-    def add_up(self) -> None:
-        """Replace the gradients by the sums of those of the group."""
-        for arena in self.arenas:
-            self.view.add_up(arena)
 
     def push(self) -> None:
         """Send the gradients to the servers, and wait for the values that they have made of them."""
