@@ -29,19 +29,10 @@ class OnDevice(Recurrence):
     """A recurrence whose weights are multiplied as they lie, and whose gates are computed by a kernel."""
 
     def forward(self, x: Array, weights: dict[str, Array], course: Course, begin: Sequence[Array | None]) -> None:
-        self.course, self.weights = course, weights
-        if not (self.keep and self.keeps_gates):
-            self.gates = self.work.scratch((self.steps, self.images, self.width), slot="gates")
+        self.begin(weights, course)
         flat = self.gates.reshape(-1, self.width)
         self.xp.matmul(x.reshape(-1, self.features), weights["weight_ih"].T, out=flat)
-        for series, value in zip(self.series, begin, strict=True):
-            series.begin(value, course, backward=self.backward_in_time)
-        for t in self.order:
-            if count := course.rows[t]:
-                before, after = self.around(t)
-                old = [self.masked(series.at[before], before, count, place) for place, series in enumerate(self.series)]
-                new = [first(series.at[after], count) for series in self.series]
-                self.step(t, first(self.gates[t], count), weights["weight_hh"].T, old, new)
+        self.take_steps(course, begin, weights["weight_hh"].T)
 
     def product_with(self, state: Array, w_h: Array, gates: Array) -> Array:
         """Return the products of all blocks with a state."""

@@ -115,10 +115,8 @@ class Recurrence:
 
     def forward(self, x: Array, weights: dict[str, Array], course: Course, begin: Sequence[Array | None]) -> None:
         """Run through all steps."""
-        self.course, self.weights = course, weights
+        self.begin(weights, course)
         xp, hidden = self.xp, self.hidden
-        if not (self.keep and self.keeps_gates):
-            self.gates = self.work.scratch((self.steps, self.images, self.width), slot="gates")
         w_x = self.pack("ih", (self.features, self.width))
         w_h = self.pack("hh", (self.size, self.width))
         factors = self.factors()
@@ -130,6 +128,16 @@ class Recurrence:
         xp.matmul(x.reshape(-1, self.features), w_x, out=self.gates.reshape(-1, self.width))
         if self.layer.bias:
             xp.add(self.gates, self.bias(factors), out=self.gates)
+        self.take_steps(course, begin, w_h)
+
+    def begin(self, weights: dict[str, Array], course: Course) -> None:
+        """Note what a pass forward works on, and get memory for the gates."""
+        self.course, self.weights = course, weights
+        if not (self.keep and self.keeps_gates):
+            self.gates = self.work.scratch((self.steps, self.images, self.width), slot="gates")
+
+    def take_steps(self, course: Course, begin: Sequence[Array | None], w_h: Array) -> None:
+        """Take all steps, once the products of the inputs stand in the gates."""
         for series, value in zip(self.series, begin, strict=True):
             series.begin(value, course, backward=self.backward_in_time)
         for t in self.order:
