@@ -61,13 +61,9 @@ class ProductState(LayerState, reads="inputs"):
         """Return a bottom and a top, or their gradients, as matrices."""
         return x.reshape(-1, self.features), dy.reshape(-1, self.layer.output_dim)
 
-    def check_rows(self) -> None:
-        """Raise DataError if rows that do not count would become features."""
+    def forward(self, inputs: list[Array]) -> None:
         if self.batch:
             check_whole(self.layer, self.backend, self.batch)
-
-    def forward(self, inputs: list[Array]) -> None:
-        self.check_rows()
         xp, weight = self.backend.xp, self.weight()
         for bottom, top in zip(inputs, self.blobs, strict=True):
             x, y = self._rows(bottom, top)
