@@ -75,8 +75,7 @@ class AdaptivePoolingState(LayerState, of=AdaptivePoolingLayer, reads="inputs bl
     @property
     def capturable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
         """Whether a device may record it."""
-        pooling = self.layer.pooling
-        return pooling.capturable and (self.backend.backend.draws or not pooling.draws)
+        return self.layer.pooling.can_be_recorded(self.backend)
 
     def ready(self) -> None:
         self.works = [

@@ -73,8 +73,7 @@ class Pools(LayerState, reads="inputs blobs"):
     @property
     def capturable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
         """Whether a device may record it."""
-        pooling = self.layer.pooling
-        return pooling.capturable and (self.backend.backend.draws or not pooling.draws)
+        return self.layer.pooling.can_be_recorded(self.backend)
 
     @staticmethod
     def axes_of(layer: Any, shape: Sequence[int]) -> list[dict[int, WindowAxis]]:

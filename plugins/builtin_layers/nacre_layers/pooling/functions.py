@@ -39,6 +39,10 @@ class PoolingFunction(Component, kind="pooling"):
     draws: ClassVar[bool] = False
     """Whether it draws random numbers, which not every device does itself."""
 
+    def can_be_recorded(self, backend: View) -> bool:
+        """Return whether the device of a backend may record it."""
+        return self.capturable and (backend.backend.draws or not self.draws)
+
     def forward(self, backend: View, windows: Windows, y: Array) -> None:
         """Write the summary of every window into y."""
         raise NotImplementedError
