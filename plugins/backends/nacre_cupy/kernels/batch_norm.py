@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nacre import Array, Neuron, Own
-from nacre_layers.neurons import is_relu
+from nacre import Array, Own
 from nacre_layers.normalisation.batch_norm import BatchNormLayer, BatchNormState
 
 from .launch import LANES, THREADS, TYPES, CudaKernel, function
@@ -33,12 +32,7 @@ class BatchNormKernel(CudaKernel, reads="inputs"):
         super().__init__(layer, backend, inputs, diffs)
         self.own = BatchNormState(layer, backend, inputs, diffs)
         self.parameters, self.learned, self.blobs = self.own.parameters, self.own.learned, self.own.blobs
-        self.relu = is_relu(layer.neuron)
-        if self.relu:
-            self.reads = "inputs blobs"
-
-    def fuses_neuron(self, neuron: Neuron) -> bool:
-        return self.relu
+        self.apply_relu(layer.neuron)
 
     def ready(self) -> None:
         before, channels, behind = self.own.shape

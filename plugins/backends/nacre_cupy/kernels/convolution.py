@@ -5,10 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from nacre import Array, Neuron, Own
+from nacre import Array, Own
 from nacre_layers.convolution.filters import FilterLayer, declare
 from nacre_layers.convolution.geometry import Slider
-from nacre_layers.neurons import is_relu
 
 from .. import library
 from ..convolutions import Convolution, Way
@@ -36,12 +35,7 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
         super().__init__(layer, backend, inputs, diffs)
         self.geometry = declare(self, layer, backend, inputs)
         self.device: Any = backend.backend
-        self.relu = is_relu(layer.neuron)
-        if self.relu:
-            self.reads = "inputs blobs"
-
-    def fuses_neuron(self, neuron: Neuron) -> bool:
-        return self.relu
+        self.apply_relu(layer.neuron)
 
     def ready(self) -> None:
         view, g = self.backend, self.geometry

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from nacre import Array, LayerState, Own
+from nacre import Array, LayerState, Neuron, Own
+from nacre_layers.neurons import is_relu
 
 FOLDER = Path(__file__).parent
 OPTIONS = ("-std=c++17", "-default-device")
@@ -88,6 +89,8 @@ class CudaKernel(LayerState, capturable=True, dtypes=("float32", "float64")):
 
     in_bf16 = False
     """Whether its blobs are of bf16 in a net that computes in that; else they are plain arrays of float32."""
+    relu = False
+    """Whether it applies the layer's neuron itself, a ReLU: see `apply_relu`."""
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -98,6 +101,15 @@ class CudaKernel(LayerState, capturable=True, dtypes=("float32", "float64")):
         if any("float" not in one.dtype for one in inputs):
             return f"serves bottoms of a floating type, not {', '.join(one.dtype for one in inputs)}"
         return too_large([one.shape for one in inputs])
+
+    def apply_relu(self, neuron: Neuron) -> None:
+        """Let the kernel apply a layer's neuron itself if it is a ReLU, whose gradient is seen in the tops."""
+        self.relu = is_relu(neuron)
+        if self.relu:
+            self.reads = "inputs blobs"
+
+    def fuses_neuron(self, neuron: Neuron) -> bool:
+        return self.relu
 
     def launch(self, file: str, expression: str, items: int, *arguments: Any) -> None:
         """Enqueue a kernel: see `launch`."""
