@@ -519,7 +519,7 @@ MESSAGES: list[Message] = [
         lambda: store_of(Path("data.xls")),
         (
             "data.xls: no store is installed for files that end in '.xls'; known endings: ...\n"
-            "  rename it, name its store, or install a plugin that offers one"
+            "  rename it, name its store (field store, --store or --to-store), or install a plugin that offers one"
         ),
     ),
     (

@@ -104,7 +104,8 @@ def _unknown(path: Path) -> DataError:
     ending, known = path.suffix.lower(), endings()
     listed = ", ".join(known) or "none"
     what = f"no store is installed for files that end in '{ending}'" if ending else "its name has no ending"
-    remedy = known_remedy("ending", ending) or "rename it, name its store, or install a plugin that offers one"
+    named = "rename it, name its store (field store, --store or --to-store), or install a plugin that offers one"
+    remedy = known_remedy("ending", ending) or named
     return DataError(f"{path}: {what}{nearest(ending, known)}; known endings: {listed}", remedy)
 
 
