@@ -9,12 +9,20 @@ from itertools import chain, count, zip_longest
 NARROW = 8
 """Characters that a column of a table has at least, if its cells are as long."""
 
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def plain(text: str) -> str:
+    """Return a line with its control characters as escapes: a terminal would obey those of a file's or class's name."""
+    return CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+
 
 def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[int] = (), width: int = 0) -> list[str]:
     """Return a table as lines of plain text; the columns in `right` are right-aligned.
 
     The longest cells are wrapped until it is not wider than `width`; 0 is any width.
     """
+    head, *body = ([plain(cell) for cell in row] for row in (head, *body))
     table = [head, *body]
     widths = [max(len(row[column]) for row in table) for column in range(len(head))]
     while width and sum(widths) + 2 * len(widths) - 2 > width and max(widths) > NARROW:

@@ -19,6 +19,10 @@ def test_a(name: str) -> None:
     assert with_article(name) == f"a {name}"
 
 
+def test_no_name_gives_orders_to_a_terminal() -> None:
+    assert align(["class"], [["a\x1b[31mred\nb"]])[2:] == ["a\\x1b[31mred\\nb"]
+
+
 def test_long_names_are_wrapped_behind_slashes() -> None:
     lines = align(["layer", "type"], [["net/stage1/convolution1", "a, b/c"]], width=25)
     assert [line.split() for line in lines[2:]] == [["net/stage1/", "a,", "b/c"], ["convolution1"]]

@@ -144,8 +144,11 @@ def _print_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
         with suppress(OSError):  # for a full disk, the message below is printed
             print_json({"error": message, "remedy": remedy}, lines=True)
             return code
+    from ..text import plain
+
+    text = f"error: {message}" + (f"\n  {remedy}" if remedy else "")
     with suppress(OSError):  # with a closed terminal, the exit code alone shows the error
-        click.echo(f"error: {message}" + (f"\n  {remedy}" if remedy else ""), err=True)
+        click.echo("\n".join(map(plain, text.split("\n"))), err=True)
     return code
 
 

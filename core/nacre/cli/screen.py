@@ -60,6 +60,8 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Seque
 
     Long cells are wrapped, so that it is not wider than the terminal, or than 80 columns where there is none.
     """
+    from ..text import align, plain, screen_width
+
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
@@ -69,11 +71,9 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Seque
         for number, name in enumerate(head):
             table.add_column(name, justify="right" if number in right else "left", overflow="fold")
         for row in rows:
-            table.add_row(*map(Text, row))  # text in brackets is not markup
+            table.add_row(*(Text(plain(cell)) for cell in row))  # text in brackets is not markup
         Console().print(table)
     else:
-        from ..text import align, screen_width
-
         for line in align(head, rows, right, screen_width()):
             click.echo(line)
 
@@ -93,7 +93,9 @@ def working() -> Generator[Callable[[str], object]]:
 
 def warn(message: str) -> None:
     """Print a warning: a problem that does not stop the work."""
-    click.echo(f"warning: {as_named(message)}", err=True)
+    from ..text import plain
+
+    click.echo("\n".join(map(plain, f"warning: {as_named(message)}".split("\n"))), err=True)
 
 
 def loss_text(loss: float, statistics: Mapping[str, Mapping[str, float]], digits: int = 4) -> str:

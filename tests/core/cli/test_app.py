@@ -107,6 +107,10 @@ def test_nacre_is_a_module_that_python_runs(monkeypatch: pytest.MonkeyPatch, tmp
     assert command_line("test") == "/usr/bin/nacre test"
 
 
+def test_no_file_name_gives_orders_to_a_terminal() -> None:
+    assert run("summary", "\x1b[31mred.toml", code=2).err.startswith("error: \\x1b[31mred.toml: no such file\n")
+
+
 def test_a_plugin_file_that_is_not_there_or_offers_nothing() -> None:
     assert run("layers", "--plugin", "nope.py", code=2).err.startswith("error: nope.py: no such file\n")
     assert run("layers", "--plugin", ".", code=2).err.startswith("error: .: not a file\n")

@@ -115,6 +115,7 @@ def command(
     from ...fields.outputs import uploading
     from ...net.predict import check_outputs, prepared, run, wanted
     from ...net.records import store_of
+    from ...text import plain
     from ..inputs import Inputs, blobs_of, by_blob, known_shape, side_by_side, whole_records
     from ..outputs import Answers, compares_numbers, names_for, read_classes
     from ..predictor import Predictor, answer_lines, net_for
@@ -174,7 +175,7 @@ def command(
                 if as_json:
                     told.append({"record": count, "key": key, **one})
                 else:
-                    click.echo(answers.line(key, one, width=len(str((first.count or 1) - 1))))
+                    click.echo(plain(answers.line(key, one, width=len(str((first.count or 1) - 1)))))
                 count += 1
     if as_json:
         print_json(told)
