@@ -12,6 +12,7 @@ import re
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 import tracemalloc
@@ -86,7 +87,7 @@ def tried(format: Format, path: Path, size: int) -> tuple[str, Any]:
         return "fault", f"it takes {used:,} bytes: {result}"
     if taken > SECONDS + 5 * format.pixels:
         return "fault", f"it takes {taken:.1f} s: {result}"
-    known = (str(path.parent), sys.prefix, sys.base_prefix, "/proc", "/tmp")
+    known = (str(path.parent), sys.prefix, sys.base_prefix, "/proc", tempfile.gettempdir())
     if others := [one for one in opened if not os.path.realpath(one).startswith(known) and ".py" not in one]:
         return "fault", f"it opens {others}"
     return result
