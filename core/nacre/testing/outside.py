@@ -127,14 +127,14 @@ class Things:
 
 
 def growth(work: Callable[[], object], allowed: int) -> int:
-    """Return how many bytes more are in use after some work than before it: of three rounds the first that is allowed.
+    """Return how many bytes more are in use after some work than before it: of seven rounds the first that is allowed.
 
     Threads and libraries grow now and then; what is kept of each batch grows in every round.
     """
     tracemalloc.start()
     try:
         before, more = 0, 0
-        for number in range(4):
+        for number in range(8):
             work()
             gc.collect()
             now = tracemalloc.get_traced_memory()[0]
