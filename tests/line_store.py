@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import select
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nacre import DataError, Field, Reader, Store
+from nacre_data.stores.pipe import Pipe
 
 
 class Lines(Store):
@@ -34,7 +32,7 @@ class LineReader(Reader):
         LineReader.opened += 1
         self.fields = {"id": Field((), "int64"), "x": Field((2,), "float32")}
         self.path = path
-        self.file = Interruptible(path)
+        self.file = Pipe(path)
         self.begun = False
 
     def rows(self, start: int = 0) -> Iterator[Any]:
@@ -60,35 +58,6 @@ class LineReader(Reader):
 
     def close(self) -> None:
         self.file.close()
-
-
-class Interruptible(io.RawIOBase):
-    """A file, or a pipe, which another thread may stop waiting for."""
-
-    def __init__(self, path: Path) -> None:
-        self.file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        self.wakes, self.wake = os.pipe()
-        self.lock = threading.Lock()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if self.wakes in select.select([self.file, self.wakes], [], [])[0]:
-            raise DataError("it was closed while it was read")
-        return os.readv(self.file, [buffer])
-
-    def interrupt(self) -> None:
-        with self.lock:
-            if not self.closed:
-                os.write(self.wake, b"!")
-
-    def close(self) -> None:
-        with self.lock:
-            if not self.closed:
-                for file in (self.file, self.wakes, self.wake):
-                    os.close(file)
-            super().close()
 
 
 def lines(folder: Path, count: int, first: int = 0) -> str:

@@ -1,6 +1,8 @@
 """JSON lines as a store."""
 
 import json
+import os
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -9,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre import DataError, Field, blocks
+from nacre import DataError, Field, Net, blocks
 from nacre.testing import StoreTests
-from nacre_data.stores import lines
+from nacre_data import DataLayer
+from nacre_data.stores import json_lines, lines
 from nacre_data.stores.json_lines import JSONLines
 
 
@@ -273,3 +276,66 @@ def test_texts_in_lists_take_no_memory(tmp_path):
         finally:
             tracemalloc.stop()
         assert "which is no number of 64 bits, no list of them, and no text" in told
+
+
+# Pipes
+
+
+def piped(path: Path, *texts: str) -> None:
+    """Make a named pipe into which one text after the other is written, each for whoever opens the pipe."""
+
+    def write_all() -> None:
+        for text in texts:
+            path.write_text(text)
+
+    os.mkfifo(path)
+    threading.Thread(target=write_all, daemon=True).start()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_records_come_through_a_pipe_in_each_pass(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    piped(path, '{"data": [1, 2.5], "label": 1}\n\n{"label": 0, "data": [3, 4]}\n', '{"data": [5.0, 6], "label": 2}')
+    layer = DataLayer(name="d", source=path, tops=["data", "label"], batch_size=2)
+    with Net("n", [layer], backend="numpy", phase="validation") as net:
+        net.feed()
+        assert (net.blob("data").tolist(), net.blob("label").tolist()) == ([[1, 2.5], [3, 4]], [1, 0])
+        net.feed()
+        assert (net.blob("data")[0].tolist(), net.blob("label")[0], net.rows) == ([5, 6], 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1: there are no records"),
+        ('{"x": "a"}\n', "'x' is text, whose classes are known only when all records have come"),
+        ('{"x": 1}\n{"x": 0.5}\n', "line 2: 'x' is 0.5, but all before are whole"),
+        ('{"x": 1}\n{"x": [1]}\n', "line 2: 'x' is [1], but in line 1 it is 1"),
+        ('{"x": 1}\n{"x": nu', "line 2 is not JSON: at character 7: Expecting value"),
+        ('{"x": 1}\n{"x": "\udc80"}\n', "line 2 is not in UTF-8: it has the byte 0x80"),
+        ('{"x": [' + "1, " * 30 + "1]}", "line 1 has more than 0 MiB"),
+    ],
+)
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_what_is_wrong_in_a_pipe_is_told(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_lines, "LONGEST", 64)
+    path = tmp_path / "x.jsonl"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(text.encode(errors="surrogateescape"),), daemon=True)
+    writer.start()
+    with pytest.raises(DataError) as caught, JSONLines().open(path) as reader:
+        list(reader.rows())
+    writer.join()
+    assert str(caught.value).startswith(f"{path}: {message}")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_the_records_of_a_pipe_come_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    piped(path, '{"x": null}\n{"x": 2}\n{"x": 3}\n')
+    with JSONLines(fill=7).open(path) as reader:
+        assert [float(row["x"]) for row in reader.rows(1)] == [2, 3]
+        with pytest.raises(DataError, match="its records came already, and come only once"):
+            reader.rows()

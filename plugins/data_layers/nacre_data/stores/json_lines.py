@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +18,7 @@ from nacre.files import os_errors
 
 from ..classes import in_order
 from .lines import FILL, LONGEST, ROWS, LinesWriter, TextFile, class_names
+from .pipe import Pipe, is_pipe
 
 KEY = "key"
 """What the name of a record is called."""
@@ -31,6 +34,9 @@ class JSONLines(Store):
     Lists may hold lists; all records have the same fields and shapes. Booleans become bool, whole numbers int64, others
     float64. A field of texts counts classes. A text that is called "key" names the record, and is no field unless it is
     wanted.
+
+    From a pipe, such as /dev/stdin, records come one after the other. Their fields, of numbers only, are those of the
+    first one.
     """
 
     endings = (".jsonl", ".ndjson")
@@ -38,27 +44,69 @@ class JSONLines(Store):
     fill: Annotated[float | None, "the number for null and NaN; without it, they are errors"] = None
 
     def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
-        text = TextFile(path)
+        file = Pipe(path) if is_pipe(path) else TextFile(path)
         try:
-            return JSONLinesReader(text, fields, self.fill)
+            if isinstance(file, Pipe):
+                return JSONPipeReader(file, fields, self.fill)
+            return JSONLinesReader(file, fields, self.fill)
         except BaseException:
-            text.close()
+            file.close()
             raise
 
     def create(self, path: Path, fields: Mapping[str, Field], *, append: bool = False) -> Writer:
         return JSONLinesWriter(path, fields, append=append)
 
 
-class JSONLinesReader(Reader):
+class _Records(Reader):
+    """Records of one file, or of a pipe, whose fields are those that the first one has."""
+
+    def __init__(self, path: Path, wanted: Sequence[str], fill: float | None) -> None:
+        self.path = path
+        self.wanted = wanted
+        self.fill = fill
+        self.seen: dict[str, _Seen] = {}
+
+    def look(self, content: str, line: int) -> dict[str, Any]:
+        """Return the record in a line; it is checked, and noted what its fields are."""
+        record = parsed(content, f"{self.path}: line {line}")
+        if not self.seen:
+            names = self.wanted or [name for name, value in record.items() if not _is_key(name, value)]
+            self.seen = {name: _Seen(self.fill) for name in names}
+        if not self.seen:
+            raise DataError(f"{self.path}: line {line} has no fields")
+        for name, seen in self.seen.items():
+            if name not in record:
+                known = ", ".join(list(record)[:20])
+                message = f"{self.path}: line {line} has no field {name!r}{nearest(name, record)}"
+                raise DataError(f"{message}; it has: {known or 'none'}")
+            try:
+                seen.look(record[name], line)
+            except DataError as error:
+                raise DataError(f"{self.path}: line {line}: {name!r} {error.args[0]}", error.remedy) from error
+        if not self.wanted and len(record) > len(self.seen):
+            for name, value in record.items():
+                if name not in self.seen and not _is_key(name, value):
+                    message = f"{self.path}: line {line} has the field {name!r}, but the first record has not"
+                    raise DataError(message, "give all records the same fields, or name those that are wanted")
+        return record
+
+    def array(self, name: str, values: Any) -> np.ndarray:
+        """Return the numbers of a field, of one record or of several."""
+        array = np.array(values, self.fields[name].dtype)  # makes NaN of null
+        if self.seen[name].missing:
+            array[np.isnan(array)] = self.fill
+        return array
+
+
+class JSONLinesReader(_Records):
     """Records of one file; opening reads it once, for the types, shapes and classes of the fields."""
 
     def __init__(self, text: TextFile, wanted: Sequence[str], fill: float | None) -> None:
+        super().__init__(text.path, wanted, fill)
         self.text = text
-        self.fill = fill
-        self.seen: dict[str, _Seen] = {}
         for lines, records in text.scan():
             for line, record in zip(lines.tolist(), records, strict=True):
-                self._look(parsed(record, f"{text.path}: line {line}"), wanted, line)
+                self.look(record, line)
         self.count: int | None = text.count
         if not self.count:
             raise DataError(f"{text.path}: line 1: the file has no records")
@@ -67,48 +115,73 @@ class JSONLinesReader(Reader):
             name: {text: number for number, text in enumerate(field.classes)} for name, field in self.fields.items()
         }
 
-    def _look(self, record: Mapping[str, Any], wanted: Sequence[str], line: int) -> None:
-        """Check a record, and note what its fields are."""
-        if not self.seen:
-            names = wanted or [name for name, value in record.items() if not _is_key(name, value)]
-            self.seen = {name: _Seen(self.fill) for name in names}
-        if not self.seen:
-            raise DataError(f"{self.text.path}: line {line} has no fields")
-        for name, seen in self.seen.items():
-            if name not in record:
-                known = ", ".join(list(record)[:20])
-                message = f"{self.text.path}: line {line} has no field {name!r}{nearest(name, record)}"
-                raise DataError(f"{message}; it has: {known or 'none'}")
-            try:
-                seen.look(record[name], line)
-            except DataError as error:
-                raise DataError(f"{self.text.path}: line {line}: {name!r} {error.args[0]}", error.remedy) from error
-        if not wanted and len(record) > len(self.seen):
-            for name, value in record.items():
-                if name not in self.seen and not _is_key(name, value):
-                    message = f"{self.text.path}: line {line} has the field {name!r}, but the first record has not"
-                    raise DataError(message, "give all records the same fields, or name those that are wanted")
-
     def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
         for first in range(0, len(numbers), ROWS):
             some = slice(first, first + ROWS)
             records = [DECODER.decode(record) for record in self.text.read(numbers[some])]
             for name, places in out.items():
-                places[some] = self._values(name, [record[name] for record in records])
-
-    def _values(self, name: str, values: list[Any]) -> np.ndarray:
-        if self.numbers[name]:
-            return np.array([self.numbers[name][value] for value in values])
-        array = np.array(values, self.fields[name].dtype)  # makes NaN of null
-        if self.seen[name].missing:
-            array[np.isnan(array)] = self.fill
-        return array
+                values, known = [record[name] for record in records], self.numbers[name]
+                places[some] = [known[value] for value in values] if known else self.array(name, values)
 
     def key(self, number: int) -> str:
         return f"line {self.text.line(number)}"
 
     def close(self) -> None:
         self.text.close()
+
+
+class JSONPipeReader(_Records):
+    """Records of a pipe, one after the other; opening waits for the first one, which says what the fields are."""
+
+    def __init__(self, pipe: Pipe, wanted: Sequence[str], fill: float | None) -> None:
+        super().__init__(pipe.path, wanted, fill)
+        self.count: int | None = None
+        self.pipe = pipe
+        self.records = self._records(io.BufferedReader(pipe))
+        self.first = list(islice(self.records, 1))
+        if not self.first:
+            raise DataError(f"{pipe.path}: line 1: there are no records")
+        self.fields: Mapping[str, Field] = {name: seen.field() for name, seen in self.seen.items()}
+        for name, seen in self.seen.items():
+            if seen.texts:
+                message = f"{pipe.path}: {name!r} is text, whose classes are known only when all records have come"
+                raise DataError(message, "give numbers, name the fields that are wanted, or write a file first")
+
+    def _records(self, file: io.BufferedReader) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the line of each record, and the record."""
+        for line, content in enumerate(iter(lambda: file.readline(LONGEST + 1), b""), 1):
+            if len(content) > LONGEST:
+                raise DataError(
+                    f"{self.path}: line {line} has more than {LONGEST >> 20} MiB", "check the ends of lines"
+                )
+            try:
+                text = content.decode("utf-8-sig").strip()
+            except UnicodeDecodeError as error:
+                message = f"{self.path}: line {line} is not in UTF-8: it has the byte {content[error.start]:#x}"
+                raise DataError(message, "write UTF-8") from error
+            if text:
+                yield line, self.look(text, line)
+
+    def rows(self, start: int = 0) -> Iterator[Mapping[str, Any]]:
+        if not self.first:
+            message = f"{self.path}: its records came already, and come only once"
+            raise DataError(message, "write them into a file first, as nacre data convert does")
+        first, self.first = self.first, []
+        return self._rows(chain(first, self.records), start)
+
+    def _rows(self, records: Iterator[tuple[int, dict[str, Any]]], start: int) -> Iterator[Mapping[str, Any]]:
+        for line, record in islice(records, start, None):
+            for name, field in self.fields.items():
+                if self.seen[name].field() != field:
+                    message = f"{self.path}: line {line}: {name!r} is {_brief(record[name])}, but all before are whole"
+                    raise DataError(message, "write a point into the first number too, as in 1.0")
+            yield {name: self.array(name, record[name]) for name in self.fields}
+
+    def interrupt(self) -> None:
+        self.pipe.interrupt()
+
+    def close(self) -> None:
+        self.pipe.close()
 
 
 def _is_key(name: str, value: Any) -> bool:

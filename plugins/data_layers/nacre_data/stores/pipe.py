@@ -1,0 +1,60 @@
+"""Named pipes and streams such as /dev/stdin, from which records come one after the other."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import threading
+from pathlib import Path
+from stat import S_ISFIFO
+from typing import Any
+
+from nacre import DataError
+from nacre.files import os_errors
+
+
+def is_pipe(path: Path) -> bool:
+    """Return whether what is read from a path comes from another process, and so only once."""
+    try:
+        return S_ISFIFO(path.stat().st_mode)
+    except OSError:  # told where it is opened
+        return False
+
+
+class Pipe(io.RawIOBase):
+    """An open pipe, for which another thread may stop waiting."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = threading.Lock()
+        with os_errors(path, "cannot be read", DataError):
+            self.file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self.wakes, self.wake = os.pipe()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Wait for bytes, and read what is there; 0: whoever wrote has closed the pipe.
+
+        Raises:
+            DataError: `interrupt` was called.
+        """
+        if self.wakes in select.select([self.file, self.wakes], [], [])[0]:
+            raise DataError(f"{self.path}: it was closed while it was read")
+        with os_errors(self.path, "cannot be read", DataError):
+            return os.readv(self.file, [buffer])
+
+    def interrupt(self) -> None:
+        """End a wait in another thread, now or later."""
+        with self.lock:
+            if not self.closed:
+                os.write(self.wake, b"!")
+
+    def close(self) -> None:
+        with self.lock:
+            if not self.closed:
+                for file in (self.file, self.wakes, self.wake):
+                    os.close(file)
+            super().close()
