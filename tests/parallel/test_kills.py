@@ -82,7 +82,7 @@ def train(commands: Commands, folder: Path, way: str, doom: str = "", workers: i
     source, features = WAYS[way]
     (folder / "tiny.toml").write_text(NET.format(source=source, features=features) + (DOOM + doom if doom else ""))
     if not (folder / "train.h5").exists():
-        os.link(ROOT / "examples/digits/train.h5", folder / "train.h5")
+        shutil.copy(ROOT / "examples/digits/train.h5", folder / "train.h5")
     several = ["--workers", workers] if workers > 1 else []
     options = ["--plugin", PLUGIN, *several, *(["--restarts", 3] if doom else [])]
     code, told, errors = commands.run(folder, "train", "tiny.toml", *options)
