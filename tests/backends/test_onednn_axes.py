@@ -164,6 +164,9 @@ def filtered(draw: Any) -> tuple[FilterLayer, tuple[int, ...]]:
     axes, groups = draw(st.integers(1, 3)), draw(st.sampled_from([1, 1, 2, 16]))
     along = st.tuples(*[st.integers(1, 3)] * axes)
     kernel, stride, dilation = draw(along), draw(along), draw(st.sampled_from([(1,) * axes, draw(along)]))
+    if axes == 2 and draw(st.sampled_from([False, False, True])):
+        large, step = draw(st.sampled_from([(5, 1), (4, 2), (6, 2)]))
+        kernel, stride, dilation = (large, large), (step, step), (1, 1)
     channels, filters = draw(CHANNELS), draw(CHANNELS)
     if groups == 16:
         channels, filters = 1, draw(st.integers(1, 2))

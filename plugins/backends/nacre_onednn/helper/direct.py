@@ -151,7 +151,12 @@ class DirectConvolution:
         """Return the calls of dx from dy: a convolution with filters that are turned round."""
         before, source = into(*dy, served(dy[1]))
         result, after = out_of(*dx, served(dx[1]))
-        return [*before, *self._convolution(self.sizes.back, source, "", result, back=True), *after]
+        return [*before, *self._convolution(self.back, source, "", result, back=True), *after]
+
+    @property
+    def back(self) -> Sizes:
+        """The sizes of the pass from top to bottom."""
+        return self.sizes.back
 
     def _convolution(
         self, sizes: Sizes, source: Buffer, bias: str, result: Buffer, *, relu: bool = False, back: bool = False

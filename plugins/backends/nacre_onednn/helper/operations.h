@@ -326,13 +326,14 @@ struct winograd {
     int64_t images, channels, height, width, filters, out_height, out_width, above, beside;
     int64_t x_blocked, y_blocked; /* whether they lie in blocks of 16 channels, instead of with the channels last */
     int64_t relu, groups, tiles, edge; /* tiles: so many are worked on at a time */
+    int64_t x_step, y_step; /* the stride, of x; or of y where images have their gradients */
     int64_t first, end, fresh; /* used inside the helper: tiles that are looked at now, and whether they are the first */
 };
 
 struct winograd_filters {
     const float *w;
     float *tiled;
-    int64_t filters, channels, groups, edge, back; /* back: for the gradient of the images */
+    int64_t filters, channels, groups, edge, step, back; /* back: for the gradient of the images */
 };
 
 enum { SMALL_BATCH_IMAGES = 8, SMALL_BATCH_FEATURES = 32 }; /* that go together */

@@ -1,9 +1,13 @@
-/* Convolutions of 3 x 3 and of 5 x 5 by Winograd's minimal filtering, after Lavin and Gray, "Fast algorithms for
- * convolutional neural networks", 2016: F(2x2, 3x3) takes 16 products for four results instead of 36, F(2x2, 5x5) 36
- * instead of 100. A register holds 16 channels.
+/* Convolutions of 2 x 2, of 3 x 3 and of 5 x 5 by Winograd's minimal filtering, after Lavin and Gray, "Fast algorithms for
+ * convolutional neural networks", 2016: F(2x2, 2x2) takes 9 products for four results instead of 16, F(2x2, 3x3) 16 instead
+ * of 36, F(2x2, 5x5) 36 instead of 100. A register holds 16 channels.
  *
- * A tile has an edge of 4 or 6 numbers, one more than a filter; its transform is as large. The polynomials behind that of
- * 4 are taken at 0, 1 and -1, behind that of 6 at 0, A, -A, B and -B, where rounding does least harm of all that was tried.
+ * A tile has an edge of 3, 4 or 6 numbers, one more than a filter; its transform is as large. The polynomials behind that of
+ * 3 are taken at 0 and 1, behind that of 4 at 0, 1 and -1, behind that of 6 at 0, A, -A, B and -B, where rounding does least
+ * harm of all that was tried.
+ *
+ * With a stride of 2, filters of 4 x 4 and of 6 x 6 are four filters of half the size, each over every second pixel of every
+ * second row: four phases, which stand for channels here. A phase is read from where it lies.
  *
  * Needs AVX-512, and channels and filters of a group in multiples of 16.
  */
@@ -12,7 +16,7 @@
 
 #if defined(__x86_64__)
 
-enum { TILES = WINOGRAD_TILES, EIGHT = 8, MOST = 6 };
+enum { TILES = WINOGRAD_TILES, EIGHT = 8, MOST = 6, WINDOW = 36 };
 
 #define A 0.75f
 #define B 1.5f
@@ -31,6 +35,10 @@ INLINE_AVX512 __m512 plus(__m512 sum, float factor, __m512 number) {
 
 /* An edge of a tile of x. */
 INLINE_AVX512 void transform(const __m512 *d, __m512 *to, const int edge) {
+    if (edge == 3) {
+        to[0] = _mm512_sub_ps(d[0], d[1]), to[1] = d[1], to[2] = _mm512_sub_ps(d[2], d[1]);
+        return;
+    }
     if (edge == 4) {
         to[0] = _mm512_sub_ps(d[0], d[2]), to[1] = _mm512_add_ps(d[1], d[2]);
         to[2] = _mm512_sub_ps(d[2], d[1]), to[3] = _mm512_sub_ps(d[1], d[3]);
@@ -45,6 +53,10 @@ INLINE_AVX512 void transform(const __m512 *d, __m512 *to, const int edge) {
 
 /* Two results of the products of an edge. */
 INLINE_AVX512 void combine(const __m512 *m, __m512 *to, const int edge) {
+    if (edge == 3) {
+        to[0] = _mm512_add_ps(m[0], m[1]), to[1] = _mm512_add_ps(m[1], m[2]);
+        return;
+    }
     __m512 sum = _mm512_add_ps(m[1], m[2]), difference = _mm512_sub_ps(m[1], m[2]);
     if (edge == 4) {
         to[0] = _mm512_add_ps(m[0], sum), to[1] = _mm512_sub_ps(difference, m[3]);
@@ -57,6 +69,10 @@ INLINE_AVX512 void combine(const __m512 *m, __m512 *to, const int edge) {
 /* The transpose: two gradients of results become those of the products of an edge. */
 INLINE_AVX512 void spread(const __m512 *d, __m512 *to, const int edge) {
     const __m512 none = _mm512_setzero_ps();
+    if (edge == 3) {
+        to[0] = d[0], to[1] = _mm512_add_ps(d[0], d[1]), to[2] = d[1];
+        return;
+    }
     to[0] = d[0], to[edge - 1] = edge == 4 ? _mm512_sub_ps(none, d[1]) : d[1];
     to[1] = plus(d[0], edge == 4 ? 1 : A, d[1]), to[2] = plus(d[0], edge == 4 ? -1 : -A, d[1]);
     if (edge == 6) to[3] = plus(d[0], B, d[1]), to[4] = plus(d[0], -B, d[1]);
@@ -65,6 +81,10 @@ INLINE_AVX512 void spread(const __m512 *d, __m512 *to, const int edge) {
 /* An edge of a filter. */
 INLINE_AVX512 void turn(const __m512 *g, __m512 *to, const int edge) {
     to[0] = g[0], to[edge - 1] = g[edge - 2];
+    if (edge == 3) {
+        to[1] = _mm512_add_ps(g[0], g[1]);
+        return;
+    }
     if (edge == 4) {
         __m512 even = times(0.5f, _mm512_add_ps(g[0], g[2])), odd = times(0.5f, g[1]);
         to[1] = _mm512_add_ps(even, odd), to[2] = _mm512_sub_ps(even, odd);
@@ -81,6 +101,10 @@ INLINE_AVX512 void turn(const __m512 *g, __m512 *to, const int edge) {
 
 /* The transpose: sums of products become an edge of the gradient of a filter. */
 INLINE_AVX512 void turn_back(const __m512 *s, __m512 *to, const int edge) {
+    if (edge == 3) {
+        to[0] = _mm512_add_ps(s[0], s[1]), to[1] = _mm512_add_ps(s[1], s[2]);
+        return;
+    }
     __m512 even = _mm512_add_ps(s[1], s[2]), odd = _mm512_sub_ps(s[1], s[2]);
     if (edge == 4) {
         even = times(0.5f, even);
@@ -99,66 +123,95 @@ INLINE_AVX512 void turn_back(const __m512 *s, __m512 *to, const int edge) {
 /* The numbers of a cell, and a line that lies between cells, so that they do not all want the same places of a cache. */
 static inline int64_t plane_of(int64_t numbers) { return numbers + LANES; }
 
-/* Filters (filters, channels, rows, columns) as (cells, filters / 16, channels, 16); for the gradient of images turned by
- * half a turn, with filters and channels in each other's place. Pieces are 16 filters of the result. */
+/* A phase of a stride: where it begins among channels of all phases, of which there are `channels` in each. */
+struct phase {
+    int64_t channel, down, right;
+};
+
+static inline struct phase phase(int64_t channel, int64_t channels, int64_t step) {
+    int64_t number = channel / channels;
+    return (struct phase){channel % channels, number / step, number % step};
+}
+
+/* Filters (filters, channels, rows, columns) as (cells, filters / 16, channels of all phases, 16); for the gradient of
+ * images turned by half a turn, with filters and channels in each other's place. Pieces are 16 filters, or channels. */
 INLINE_AVX512 void filters(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     const struct winograd_filters *f = &op->winograd_filters;
-    int64_t given = f->channels, back = f->back, outs = back ? given : f->filters;
-    int64_t ins = back ? f->filters : given, plane = plane_of(outs * ins);
-    const int side = edge - 1, window = side * side;
+    const int64_t given = f->channels, back = f->back, step = f->step, phases = step * step;
+    const int64_t ins = back ? f->filters : phases * given, plane = plane_of(f->filters * phases * given);
+    const int side = edge - 1;
+    const int64_t row = step * side, window = row * row;
     (void)worker;
     for (int64_t part = start; part < stop; part++)
-        for (int64_t in = 0; in < ins; in++) {
-            _Alignas(64) float lanes[(MOST - 1) * (MOST - 1) * LANES];
-            __m512 once[MOST][MOST], column[MOST], cells[MOST];
+        for (int64_t in = 0; in < (back ? f->filters : given); in++) {
+            _Alignas(64) float lanes[WINDOW * LANES];
             gather(f->w + (back ? in * given + part * LANES : part * LANES * given + in) * window,
                    back ? window : given * window, LANES, window, lanes);
-            for (int right = 0; right < side; right++) {
-                for (int down = 0; down < side; down++) {
-                    int cell = down * side + right;
-                    column[down] = _mm512_load_ps(lanes + (back ? window - 1 - cell : cell) * LANES);
+            for (int64_t number = 0; number < phases; number++) {
+                __m512 once[MOST][MOST], column[MOST], cells[MOST];
+                struct phase at = phase(number * given, given, step);
+                for (int right = 0; right < side; right++) {
+                    for (int down = 0; down < side; down++) {
+                        int64_t y = step * (back ? side - 1 - down : down) + at.down;
+                        int64_t x = step * (back ? side - 1 - right : right) + at.right;
+                        column[down] = _mm512_load_ps(lanes + (y * row + x) * LANES);
+                    }
+                    turn(column, cells, edge);
+                    for (int down = 0; down < edge; down++) once[down][right] = cells[down];
                 }
-                turn(column, cells, edge);
-                for (int down = 0; down < edge; down++) once[down][right] = cells[down];
-            }
-            float *to = f->tiled + (part * ins + in) * LANES;
-            for (int down = 0; down < edge; down++, to += edge * plane) {
-                turn(once[down], cells, edge);
-                for (int right = 0; right < edge; right++) _mm512_storeu_ps(to + right * plane, cells[right]);
+                int64_t line = back ? (number * given / LANES + part) * ins + in : part * ins + number * given + in;
+                float *to = f->tiled + line * LANES;
+                for (int down = 0; down < edge; down++, to += edge * plane) {
+                    turn(once[down], cells, edge);
+                    for (int right = 0; right < edge; right++) _mm512_storeu_ps(to + right * plane, cells[right]);
+                }
             }
         }
 }
 
-/* Steps between images, 16 channels, rows and pixels. */
-struct steps {
-    int64_t image, part, row, pixel;
+/* Images as they lie: steps between images, 16 channels, rows and pixels; and what is of interest here: the stride of the
+ * tiles' pixels, how far before the image the first of them is, and the channels of a phase. */
+struct images {
+    int64_t image, part, row, pixel, height, width, step, above, beside, channels;
 };
 
 struct convolution {
-    int64_t images, channels, height, width, filters, out_height, out_width, above, beside;
-    struct steps in, out;
+    int64_t channels, filters, phases; /* channels of all phases of x; filters of one of the phases of y */
+    struct images in, out;
     int64_t down, across, tiles; /* tiles in a column and in a row of an image, and in all */
     int64_t room;                /* tiles at a time: of a worker, or of all for the gradient of the filters */
 };
 
-static struct steps steps(int64_t channels, int64_t height, int64_t width, int64_t blocked) {
-    int64_t pixel = blocked ? LANES : channels;
-    return (struct steps){channels * height * width, blocked ? height * width * LANES : LANES, width * pixel, pixel};
+static struct images images(int64_t channels, int64_t groups, int64_t height, int64_t width, int64_t blocked) {
+    int64_t all = groups * channels, pixel = blocked ? LANES : all;
+    return (struct images){.image = all * height * width, .part = blocked ? height * width * LANES : LANES,
+                           .row = width * pixel, .pixel = pixel, .height = height, .width = width, .step = 1,
+                           .channels = channels};
+}
+
+/* The first of 16 channels of a phase; `top` and `left` become those of a tile whose numbers, or results, begin at a row and
+ * a column of the phase. */
+static inline int64_t corner(const struct images *s, int64_t part, int64_t row, int64_t column, int64_t *top, int64_t *left) {
+    struct phase at = phase(part * LANES, s->channels, s->step);
+    *top = s->step * row + at.down - s->above, *left = s->step * column + at.right - s->beside;
+    return at.channel / LANES * s->part;
 }
 
 /* A tile of x of 16 channels. */
-INLINE_AVX512 void read_tile(const float *x, const struct steps *s, int64_t top, int64_t left, int64_t height, int64_t width,
-                             float *to, int64_t plane, const int edge) {
+INLINE_AVX512 void read_tile(const float *x, const struct images *s, int64_t part, int64_t row, int64_t column, float *to,
+                             int64_t plane, const int edge) {
     __m512 once[MOST][MOST], cells[MOST];
-    int inside = top >= 0 && left >= 0 && top + edge <= height && left + edge <= width;
+    int64_t top, left, last = s->step * (edge - 1);
+    x += corner(s, part, row, column, &top, &left);
+    int inside = top >= 0 && left >= 0 && top + last < s->height && left + last < s->width;
     for (int right = 0; right < edge; right++) {
-        __m512 column[MOST];
+        __m512 lines[MOST];
         for (int down = 0; down < edge; down++) {
-            int there = inside || ((uint64_t)(top + down) < (uint64_t)height && (uint64_t)(left + right) < (uint64_t)width);
-            column[down] = there ? _mm512_loadu_ps(x + (top + down) * s->row + (left + right) * s->pixel)
-                                 : _mm512_setzero_ps();
+            int64_t i = top + s->step * down, j = left + s->step * right;
+            int there = inside || ((uint64_t)i < (uint64_t)s->height && (uint64_t)j < (uint64_t)s->width);
+            lines[down] = there ? _mm512_loadu_ps(x + i * s->row + j * s->pixel) : _mm512_setzero_ps();
         }
-        transform(column, cells, edge);
+        transform(lines, cells, edge);
         for (int down = 0; down < edge; down++) once[down][right] = cells[down];
     }
     for (int down = 0; down < edge; down++, to += edge * plane) {
@@ -167,51 +220,78 @@ INLINE_AVX512 void read_tile(const float *x, const struct steps *s, int64_t top,
     }
 }
 
-/* Twelve tiles times 32 filters, or 16. */
+/* Twelve tiles times 32 filters, or 16. Sums of so many channels are added up, since one sum of all would lose digits. */
+enum { TOGETHER = 32 };
+
 INLINE_AVX512 void product(const float *u, const float *v, float *m, int64_t channels, const int wide) {
-    __m512 sums[TILES][2];
-    for (int tile = 0; tile < TILES; tile++)
-        for (int half = 0; half <= wide; half++) sums[tile][half] = _mm512_setzero_ps();
-    for (int64_t channel = 0; channel < channels; channel++) {
-        __m512 weights[2];
-        for (int half = 0; half <= wide; half++) weights[half] = _mm512_loadu_ps(v + (half * channels + channel) * LANES);
-        for (int tile = 0; tile < TILES; tile++) {
-            __m512 number = _mm512_set1_ps(u[tile * channels + channel]);
-            for (int half = 0; half <= wide; half++)
-                sums[tile][half] = _mm512_fmadd_ps(number, weights[half], sums[tile][half]);
+    for (int64_t begin = 0; begin < channels; begin += TOGETHER) {
+        __m512 sums[TILES][2];
+        for (int tile = 0; tile < TILES; tile++)
+            for (int half = 0; half <= wide; half++) sums[tile][half] = _mm512_setzero_ps();
+        for (int64_t channel = begin; channel < smaller(begin + TOGETHER, channels); channel++) {
+            __m512 weights[2];
+            for (int half = 0; half <= wide; half++) weights[half] = _mm512_loadu_ps(v + (half * channels + channel) * LANES);
+            for (int tile = 0; tile < TILES; tile++) {
+                __m512 number = _mm512_set1_ps(u[tile * channels + channel]);
+                for (int half = 0; half <= wide; half++)
+                    sums[tile][half] = _mm512_fmadd_ps(number, weights[half], sums[tile][half]);
+            }
         }
+        for (int tile = 0; tile < TILES; tile++)
+            for (int half = 0; half <= wide; half++) {
+                float *to = m + (tile * 2 + half) * LANES;
+                _mm512_store_ps(to, begin ? _mm512_add_ps(_mm512_load_ps(to), sums[tile][half]) : sums[tile][half]);
+            }
     }
-    for (int tile = 0; tile < TILES; tile++)
-        for (int half = 0; half <= wide; half++) _mm512_store_ps(m + (tile * 2 + half) * LANES, sums[tile][half]);
 }
 
 /* Two by two results of 16 filters. */
-INLINE_AVX512 void write_tile(const float *m, int64_t plane, __m512 bias, int relu, float *y, const struct steps *s, int rows,
-                              int columns, const int edge) {
-    __m512 once[2][MOST], column[MOST], two[2];
+INLINE_AVX512 void write_tile(const float *m, int64_t plane, __m512 bias, int relu, float *y, const struct images *s,
+                              int64_t part, int64_t row, int64_t column, const int edge) {
+    __m512 once[2][MOST], cells[MOST], two[2];
+    int64_t top, left;
+    y += corner(s, part, row, column, &top, &left);
     for (int right = 0; right < edge; right++) {
-        for (int down = 0; down < edge; down++) column[down] = _mm512_load_ps(m + (down * edge + right) * plane);
-        combine(column, two, edge);
+        for (int down = 0; down < edge; down++) cells[down] = _mm512_load_ps(m + (down * edge + right) * plane);
+        combine(cells, two, edge);
         once[0][right] = two[0], once[1][right] = two[1];
     }
-    for (int row = 0; row < rows; row++) {
-        combine(once[row], two, edge);
-        for (int right = 0; right < columns; right++) {
+    for (int down = 0; down < 2; down++) {
+        int64_t i = top + s->step * down;
+        if ((uint64_t)i >= (uint64_t)s->height) continue;
+        combine(once[down], two, edge);
+        for (int right = 0; right < 2; right++) {
+            int64_t j = left + s->step * right;
+            if ((uint64_t)j >= (uint64_t)s->width) continue;
             __m512 sum = _mm512_add_ps(two[right], bias);
-            _mm512_storeu_ps(y + row * s->row + right * s->pixel, relu ? _mm512_max_ps(_mm512_setzero_ps(), sum) : sum);
+            _mm512_storeu_ps(y + i * s->row + j * s->pixel, relu ? _mm512_max_ps(_mm512_setzero_ps(), sum) : sum);
         }
     }
 }
 
 static struct convolution convolution(const struct winograd *o) {
     struct convolution w = {
-        .images = o->images, .channels = o->channels, .height = o->height, .width = o->width,
-        .filters = o->filters, .out_height = o->out_height, .out_width = o->out_width, .above = o->above, .beside = o->beside,
-        .in = steps(o->groups * o->channels, o->height, o->width, o->x_blocked),
-        .out = steps(o->groups * o->filters, o->out_height, o->out_width, o->y_blocked), .room = o->tiles,
+        .channels = o->channels * o->x_step * o->x_step, .filters = o->filters, .phases = o->y_step * o->y_step,
+        .room = o->tiles,
+        .in = images(o->channels, o->groups, o->height, o->width, o->x_blocked),
+        .out = images(o->filters, o->groups, o->out_height, o->out_width, o->y_blocked),
     };
-    w.down = (w.out_height + 1) / 2, w.across = (w.out_width + 1) / 2, w.tiles = w.images * w.down * w.across;
+    w.in.above = o->above, w.in.beside = o->beside, w.in.step = o->x_step, w.out.step = o->y_step;
+    int64_t rows = (o->out_height + o->y_step - 1) / o->y_step, columns = (o->out_width + o->y_step - 1) / o->y_step;
+    w.down = (rows + 1) / 2, w.across = (columns + 1) / 2, w.tiles = o->images * w.down * w.across;
     return w;
+}
+
+/* The first row or column of y that belongs to a phase, and in *above how far before x its first tile is. */
+static int64_t first_of(int64_t number, int64_t pad, int64_t step, int64_t edge, int64_t *above) {
+    int64_t outside = pad > number ? (pad - number + step - 1) / step : 0; /* rows of the phase before y */
+    *above = edge - 2 - outside;
+    return step * outside + number - pad;
+}
+
+static void turn_to(struct convolution *w, const struct winograd *o, int64_t number) {
+    w->out.above = -first_of(number / o->y_step, o->above, o->y_step, o->edge, &w->in.above);
+    w->out.beside = -first_of(number % o->y_step, o->beside, o->y_step, o->edge, &w->in.beside);
 }
 
 /* Where the results of a tile are: the image, and the first row and column. */
@@ -224,27 +304,33 @@ static struct origin origin(const struct convolution *w, int64_t tile) {
     return (struct origin){line / w->down, 2 * (line % w->down), 2 * (tile % w->across)};
 }
 
+/* How many pieces the tiles of a phase are. */
+static int64_t pieces(const struct convolution *w) { return (w->tiles + w->room - 1) / w->room; }
+
 /* y = x * w + b, and ReLU behind it. Scratch for each worker: what tiles become, and their results. Pieces are so many tiles
- * as there is room for. */
+ * as there is room for, of one phase after the other. */
 INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     struct convolution w = convolution(&op->winograd);
     const int cells = edge * edge;
-    const float *x = op->winograd.x, *v = op->winograd.w, *bias = op->winograd.bias;
+    const float *x = op->winograd.x, *bias = op->winograd.bias;
     int64_t plane = plane_of(w.room * w.channels), plane_of_m = plane_of(w.room * 2 * LANES), parts = w.filters / LANES;
+    int64_t plane_of_v = plane_of(w.phases * w.filters * w.channels);
     float *y = op->winograd.y, *u = op->winograd.scratch + worker * cells * (plane + plane_of_m), *m = u + cells * plane;
     for (int64_t strip = start; strip < stop; strip++) {
-        int64_t begin = strip * w.room, count = smaller(w.room, w.tiles - begin);
+        int64_t number = strip / pieces(&w), begin = strip % pieces(&w) * w.room, count = smaller(w.room, w.tiles - begin);
+        const float *v = op->winograd.w + number * w.filters * w.channels;
+        if (w.phases > 1) turn_to(&w, &op->winograd, number);
         for (int64_t tile = 0; tile < count; tile++) {
             struct origin at = origin(&w, begin + tile);
             for (int64_t part = 0; part < w.channels / LANES; part++)
-                read_tile(x + at.image * w.in.image + part * w.in.part, &w.in, at.row - w.above, at.column - w.beside,
-                          w.height, w.width, u + tile * w.channels + part * LANES, plane, edge);
+                read_tile(x + at.image * w.in.image, &w.in, part, at.row, at.column,
+                          u + tile * w.channels + part * LANES, plane, edge);
         }
         for (int64_t part = 0; part < parts; part += 2) {
             int wide = part + 1 < parts;
             for (int64_t cell = 0; cell < cells; cell++)
                 for (int64_t tile = 0; tile < count; tile += TILES) {
-                    const float *weights = v + cell * plane_of(w.filters * w.channels) + part * w.channels * LANES;
+                    const float *weights = v + cell * plane_of_v + part * w.channels * LANES;
                     float *to = m + cell * plane_of_m + tile * 2 * LANES;
                     if (wide)
                         product(u + cell * plane + tile * w.channels, weights, to, w.channels, 1);
@@ -253,19 +339,18 @@ INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t sto
                 }
             for (int64_t tile = 0; tile < count; tile++) {
                 struct origin at = origin(&w, begin + tile);
-                float *corner = y + at.image * w.out.image + at.row * w.out.row + at.column * w.out.pixel;
                 for (int half = 0; half <= wide; half++)
                     write_tile(m + (tile * 2 + half) * LANES, plane_of_m,
                                bias ? _mm512_loadu_ps(bias + (part + half) * LANES) : _mm512_setzero_ps(),
-                               (int)op->winograd.relu, corner + (part + half) * w.out.part, &w.out,
-                               (int)smaller(2, w.out_height - at.row), (int)smaller(2, w.out_width - at.column), edge);
+                               (int)op->winograd.relu, y + at.image * w.out.image, &w.out, part + half, at.row, at.column,
+                               edge);
             }
         }
     }
 }
 
 /* The gradients of two by two results of 16 filters. */
-INLINE_AVX512 void read_top(const float *dy, const struct steps *s, int rows, int columns, float *to, int64_t plane,
+INLINE_AVX512 void read_top(const float *dy, const struct images *s, int rows, int columns, float *to, int64_t plane,
                             const int edge) {
     __m512 once[MOST][2], two[2], cells[MOST];
     for (int right = 0; right < 2; right++) {
@@ -309,11 +394,10 @@ INLINE_AVX512 void both(const struct operation *op, int64_t start, int64_t stop,
         const float *x = op->winograd.x + at.image * w.in.image;
         const float *dy = op->winograd.dy + at.image * w.out.image;
         for (int64_t part = 0; part < w.channels / LANES; part++)
-            read_tile(x + part * w.in.part, &w.in, at.row - w.above, at.column - w.beside, w.height, w.width,
-                      s.u + tile * w.channels + part * LANES, s.plane_of_u, edge);
+            read_tile(x, &w.in, part, at.row, at.column, s.u + tile * w.channels + part * LANES, s.plane_of_u, edge);
         for (int64_t part = 0; part < w.filters / LANES; part++)
             read_top(dy + part * w.out.part + at.row * w.out.row + at.column * w.out.pixel, &w.out,
-                     (int)smaller(2, w.out_height - at.row), (int)smaller(2, w.out_width - at.column),
+                     (int)smaller(2, w.out.height - at.row), (int)smaller(2, w.out.width - at.column),
                      s.e + tile * w.filters + part * LANES, s.plane_of_e, edge);
     }
 }
@@ -376,29 +460,35 @@ INLINE_AVX512 void add_products(const struct operation *op, int64_t start, int64
 INLINE_AVX512 void filters_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     struct convolution w = convolution(&op->winograd);
     struct sums s = sums_of(&w, op->winograd.scratch, 0, edge);
-    const int side = edge - 1, window = side * side;
+    const int side = edge - 1;
+    const int64_t given = w.in.channels, step = w.in.step, row = step * side, window = row * row;
     int64_t workers = larger(op->workers, 1);
     (void)worker;
     for (int64_t filter = start; filter < stop; filter++) {
-        for (int64_t channel = 0; channel < w.channels; channel += LANES) {
-            const float *products = s.products + filter * w.channels + channel;
-            _Alignas(64) float lanes[(MOST - 1) * (MOST - 1) * LANES];
-            __m512 once[MOST][MOST], column[MOST], numbers[MOST];
-            for (int right = 0; right < edge; right++) {
-                for (int down = 0; down < edge; down++) {
-                    const float *cell = products + (down * edge + right) * s.plane;
-                    column[down] = _mm512_load_ps(cell);
-                    for (int64_t worker = 1; worker < workers; worker++)
-                        column[down] = _mm512_add_ps(column[down], _mm512_load_ps(cell + worker * s.size));
+        for (int64_t begin = 0; begin < given; begin += LANES) {
+            _Alignas(64) float lanes[WINDOW * LANES];
+            for (int64_t channel = begin; channel < w.channels; channel += given) {
+                const float *products = s.products + filter * w.channels + channel;
+                __m512 once[MOST][MOST], column[MOST], numbers[MOST];
+                struct phase at = phase(channel, given, step);
+                for (int right = 0; right < edge; right++) {
+                    for (int down = 0; down < edge; down++) {
+                        const float *cell = products + (down * edge + right) * s.plane;
+                        column[down] = _mm512_load_ps(cell);
+                        for (int64_t worker = 1; worker < workers; worker++)
+                            column[down] = _mm512_add_ps(column[down], _mm512_load_ps(cell + worker * s.size));
+                    }
+                    turn_back(column, numbers, edge);
+                    for (int down = 0; down < side; down++) once[down][right] = numbers[down];
                 }
-                turn_back(column, numbers, edge);
-                for (int down = 0; down < side; down++) once[down][right] = numbers[down];
+                for (int down = 0; down < side; down++) {
+                    turn_back(once[down], numbers, edge);
+                    for (int right = 0; right < side; right++)
+                        _mm512_store_ps(lanes + ((step * down + at.down) * row + step * right + at.right) * LANES,
+                                        numbers[right]);
+                }
             }
-            for (int down = 0; down < side; down++) {
-                turn_back(once[down], numbers, edge);
-                for (int right = 0; right < side; right++) _mm512_store_ps(lanes + (down * side + right) * LANES, numbers[right]);
-            }
-            scatter(lanes, op->winograd.dw + (filter * w.channels + channel) * window, window, LANES, window);
+            scatter(lanes, op->winograd.dw + (filter * given + begin) * window, window, LANES, window);
         }
         float sum = 0;
         for (int64_t worker = 0; worker < workers; worker++) sum += s.tops[worker * s.size + filter];
@@ -421,7 +511,9 @@ INLINE_AVX512 void alone(const struct operation *op, int64_t start, int64_t stop
     }
 }
 
-#define OF_EDGES(work) WITH(ON_AVX512, work##_of_4, work, 4) WITH(ON_AVX512, work##_of_6, work, 6)
+#define OF_EDGES(work)                                                                                                 \
+    WITH(ON_AVX512, work##_of_3, work, 3) WITH(ON_AVX512, work##_of_4, work, 4) WITH(ON_AVX512, work##_of_6, work, 6)
+#define OF_EDGE(work, edge) ((edge) == 3 ? work##_of_3 : (edge) == 4 ? work##_of_4 : work##_of_6)
 
 OF_EDGES(filters)
 OF_EDGES(strips)
@@ -437,19 +529,19 @@ static float *later(const float *numbers, int64_t group, int64_t apart) {
 
 void run_winograd_filters(const struct machine *machine, const struct operation *op) {
     const struct winograd_filters *f = &op->winograd_filters;
-    const int64_t edge = f->edge, numbers = f->filters * f->channels;
+    const int64_t edge = f->edge, phases = f->step * f->step, numbers = f->filters * f->channels;
     for (int64_t group = 0; group < f->groups; group++) {
         struct operation part = *op;
-        part.winograd_filters.w = later(f->w, group, numbers * (edge - 1) * (edge - 1));
-        part.winograd_filters.tiled = later(f->tiled, group, plane_of(numbers) * edge * edge);
-        share_out(machine, &part, edge == 4 ? filters_of_4 : filters_of_6, (f->back ? f->channels : f->filters) / LANES, 1);
+        part.winograd_filters.w = later(f->w, group, numbers * phases * (edge - 1) * (edge - 1));
+        part.winograd_filters.tiled = later(f->tiled, group, plane_of(numbers * phases) * edge * edge);
+        share_out(machine, &part, OF_EDGE(filters, edge), (f->back ? f->channels : f->filters) / LANES, 1);
     }
 }
 
 /* The images of a group, of x and of y or dy. */
 static struct operation of_group(const struct operation *op, const struct convolution *w, int64_t group) {
     const struct winograd *o = &op->winograd;
-    const int64_t of_x = w->channels / LANES * w->in.part, of_y = w->filters / LANES * w->out.part;
+    const int64_t of_x = o->channels / LANES * w->in.part, of_y = o->filters / LANES * w->out.part;
     struct operation part = *op;
     part.winograd.x = later(o->x, group, of_x);
     part.winograd.y = later(o->y, group, of_y), part.winograd.dy = later(o->dy, group, of_y);
@@ -461,9 +553,9 @@ void run_winograd(const struct machine *machine, const struct operation *op) {
     struct convolution w = convolution(o);
     for (int64_t group = 0; group < o->groups; group++) {
         struct operation part = of_group(op, &w, group);
-        part.winograd.w = later(o->w, group, plane_of(w.filters * w.channels) * o->edge * o->edge);
+        part.winograd.w = later(o->w, group, plane_of(w.phases * w.filters * w.channels) * o->edge * o->edge);
         part.winograd.bias = later(o->bias, group, w.filters);
-        share_out(machine, &part, o->edge == 4 ? strips_of_4 : strips_of_6, (w.tiles + w.room - 1) / w.room, 1);
+        share_out(machine, &part, OF_EDGE(strips, o->edge), w.phases * pieces(&w), 1);
     }
 }
 
@@ -475,13 +567,13 @@ void run_winograd_weights(const struct machine *machine, const struct operation 
         struct operation part = of_group(op, &w, group);
         struct winograd *p = &part.winograd;
         p->dw = later(o->dw, group, w.filters * w.channels * (edge - 1) * (edge - 1)), p->db = later(o->db, group, w.filters);
-        if (op->workers) share_out(machine, &part, edge == 4 ? alone_of_4 : alone_of_6, op->workers, 1);
+        if (op->workers) share_out(machine, &part, OF_EDGE(alone, edge), op->workers, 1);
         for (int64_t begin = 0; !op->workers && begin < w.tiles; begin += w.room) {
             p->first = begin, p->end = smaller(begin + w.room, w.tiles), p->fresh = begin == 0;
-            share_out(machine, &part, edge == 4 ? both_of_4 : both_of_6, p->end - begin, 1);
-            share_out(machine, &part, edge == 4 ? add_products_of_4 : add_products_of_6, edge * edge * w.filters / EIGHT, 1);
+            share_out(machine, &part, OF_EDGE(both, edge), p->end - begin, 1);
+            share_out(machine, &part, OF_EDGE(add_products, edge), edge * edge * w.filters / EIGHT, 1);
         }
-        share_out(machine, &part, edge == 4 ? filters_back_of_4 : filters_back_of_6, w.filters, 1);
+        share_out(machine, &part, OF_EDGE(filters_back, edge), w.filters, 1);
     }
 }
 

@@ -1,8 +1,8 @@
-"""Convolutions of 3 x 3 and 5 x 5 of float32 by Winograd's minimal filtering, by the helper: see winograd.c."""
+"""Convolutions of float32 by Winograd's minimal filtering, by the helper: see winograd.c."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ..dnnl.primitives import Buffer, Call, Desc, HelperCall, block, into
 from .direct import DirectConvolution, is_blocked, served
@@ -19,26 +19,51 @@ MOST_TILES, ROOM = 48, 1 << 19
 MOST_OF_ALL, ROOM_OF_ALL = 1 << 10, 1 << 21
 """Tiles at a time, and the bytes that they may take: of a thread, and of all for the gradient of the filters."""
 
+LEAST = {3: 48, 4: 24, 6: TILES}
+"""Tiles at a time even if they take more, by their edge: for each such number all filters are read again."""
+
 
 ALONE = 1 << 20
 """Bytes up to which each worker has sums of its own for the gradient of the filters."""
 
 
 class WinogradConvolution(DirectConvolution):
-    """The stages of convolutions of 3 x 3 and 5 x 5 of float32, by Winograd's minimal filtering."""
+    """The stages of convolutions of 2 x 2, 3 x 3 and 5 x 5, and with a stride of 2 of 4 x 4 and 6 x 6."""
 
-    KERNELS = ((3, 3), (5, 5))
+    KERNELS: ClassVar = {1: (2, 3, 5), 2: (4, 6)}
+    """The kernels that are served, by their stride."""
 
     def has(self, stage: str) -> bool:
-        g = self.sizes.back if stage == "data" else self.sizes
-        whole = g.channels % LANES == 0 == g.filters % LANES and block() == LANES
-        kernel, padded = tuple(axis.kernel for axis in g.axes), all(axis.pad >= 0 for axis in g.axes)
-        return self.usual and kernel in self.KERNELS and self.unstrided and whole and padded
+        g = self.sizes
+        if not (self.usual and g.channels % LANES == 0 == g.filters % LANES and block() == LANES):
+            return False
+        down, across = g.axes
+        if (down.kernel, down.stride) != (across.kernel, across.stride):
+            return False
+        if stage != "data" or down.kernel not in self.KERNELS.get(down.stride, ()):
+            return down.kernel in self.KERNELS.get(down.stride, ())
+        if self.step == 1:
+            return all(axis.pad >= 0 for axis in g.back.axes)
+        return all(axis.span >= axis.pad + axis.length for axis in g.axes)  # each pixel is seen
+
+    @property
+    def step(self) -> int:
+        """The stride."""
+        return self.sizes.axes[0].stride
+
+    @property
+    def phases(self) -> int:
+        """How many phases of an image stand for channels."""
+        return self.step**2
 
     @property
     def edge(self) -> int:
         """Numbers in a row of a tile."""
-        return self.sizes.axes[0].kernel + 1
+        return self.sizes.axes[0].kernel // self.step + 1
+
+    @property
+    def back(self) -> Sizes:
+        return super().back if self.step == 1 else self.sizes
 
     def _cells(self, numbers: int) -> int:
         """Return the bytes of all cells of a tile, of so many numbers each, and of a line between them."""
@@ -54,16 +79,20 @@ class WinogradConvolution(DirectConvolution):
     ) -> list[Call]:
         (x, x_desc), (y, y_desc) = source, result
         tiled = "Tiled weight" if self.keeps else "tiled weight"
-        size = self.groups * self._cells(sizes.channels * sizes.filters)
+        size = self.groups * self._cells(sizes.channels * sizes.filters * self.phases)
         filters = {"filters": self.sizes.filters, "channels": self.sizes.channels, "groups": self.groups}
         tiling = HelperCall(
             {"w": (self.names[0], self.weight), "tiled": (tiled, size)},
             "winograd_filters",
-            {**filters, "edge": self.edge, "back": back},
+            {**filters, "edge": self.edge, "step": self.step, "back": back},
             once=self.keeps,
         )
-        tiles = self._tiles(sizes.channels, TILES, MOST_TILES, ROOM)
-        scratch = (self._cells(tiles * sizes.channels) + self._cells(tiles * 2 * LANES)) * self.workers
+        numbers = {**self._numbers(sizes, x_desc, y_desc), "relu": relu}
+        channels = sizes.channels * self.phases
+        if back and self.step > 1:
+            channels, numbers = sizes.filters, _turned(numbers)
+        tiles = self._tiles(channels, LEAST[self.edge], MOST_TILES, ROOM)
+        scratch = (self._cells(tiles * channels) + self._cells(tiles * 2 * LANES)) * self.workers
         buffers = {
             "x": (x, x_desc.bytes),
             "w": (tiled, size),
@@ -71,21 +100,20 @@ class WinogradConvolution(DirectConvolution):
             "y": (y, y_desc.bytes),
             "scratch": ("scratch", scratch),
         }
-        numbers = {**self._numbers(sizes, x_desc, y_desc), "tiles": tiles, "relu": relu}
-        return [tiling, HelperCall(buffers, "winograd", numbers, self.workers)]
+        return [tiling, HelperCall(buffers, "winograd", {**numbers, "tiles": tiles}, self.workers)]
 
     def weights(self, bottom: Buffer, top: Buffer, bias: str) -> list[Call]:
-        sizes = self.sizes
+        sizes, channels = self.sizes, self.sizes.channels * self.phases
         before, (source, x) = into(*bottom, served(bottom[1]))
         also, (gradient, y) = into(*top, served(top[1]))
-        together = sizes.channels + sizes.filters
-        workers = self.workers if self._cells(sizes.channels * sizes.filters) <= ALONE else 0
+        together = channels + sizes.filters
+        workers = self.workers if self._cells(channels * sizes.filters) <= ALONE else 0
         tiles = (
             self._tiles(together, TILES, MOST_TILES, ROOM)
             if workers
             else self._tiles(together, MOST_TILES, MOST_OF_ALL, ROOM_OF_ALL)
         )
-        pieces = (tiles * sizes.channels, tiles * sizes.filters, sizes.channels * sizes.filters)
+        pieces = (tiles * channels, tiles * sizes.filters, channels * sizes.filters)
         scratch = (sum(map(self._cells, pieces)) + 4 * sizes.filters) * max(workers, 1)
         buffers = {
             "x": (source, x.bytes),
@@ -100,4 +128,11 @@ class WinogradConvolution(DirectConvolution):
     def _numbers(self, sizes: Sizes, x: Desc, y: Desc) -> dict[str, int]:
         """Return the numbers of `winograd` in operations.h that all passes have."""
         blocked = {"x_blocked": is_blocked(x), "y_blocked": is_blocked(y)}
-        return {**sizes.numbers, **blocked, "groups": self.groups, "edge": self.edge}
+        steps = {"x_step": self.step, "y_step": 1}
+        return {**sizes.numbers, **blocked, **steps, "groups": self.groups, "edge": self.edge}
+
+
+def _turned(numbers: dict[str, int]) -> dict[str, int]:
+    """Return the numbers of a pass from top to bottom: each name has the number of its opposite."""
+    pairs = ("channels", "filters"), ("height", "out_height"), ("width", "out_width"), ("x_step", "y_step")
+    return {**numbers, **{one: numbers[other] for pair in pairs for one, other in (pair, pair[::-1])}}
