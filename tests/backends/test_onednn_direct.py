@@ -93,6 +93,7 @@ def test_convolutions_agree_with_numpy(
     filters=st.sampled_from([16, 32, 80]),
     n_group=st.integers(1, 3),
     windows=st.sampled_from([(2, 1), (3, 1), (5, 1), (4, 2), (6, 2)]),
+    planes=st.none() | st.tuples(st.integers(3, 5), st.integers(1, 3), st.integers(0, 2)),
     size=st.tuples(st.integers(6, 12), st.integers(6, 12)),
     pad=st.tuples(st.integers(0, 2), st.integers(0, 2)),
     layout=st.sampled_from([CHANNELS_LAST, BLOCKED]),
@@ -105,12 +106,23 @@ def test_winograd_agrees_with_numpy(
     filters: int,
     n_group: int,
     windows: tuple[int, int],
-    size: tuple[int, int],
+    planes: tuple[int, int, int] | None,
+    size: tuple[int, ...],
+    pad: tuple[int, ...],
     layout: str,
     **fields: Any,
 ) -> None:
-    kernel, stride = windows
-    fields |= {"n_filter": n_group * filters, "n_group": n_group, "kernel": kernel, "stride": stride}
+    kernel, stride = ((one, one) for one in windows)
+    if planes is not None:
+        deep, depth, before = planes
+        images, size, kernel, stride, pad = (
+            images % 5 + 1,
+            (deep, *size),
+            (depth, *kernel),
+            (1, *stride),
+            (before, *pad),
+        )
+    fields |= {"n_filter": n_group * filters, "n_group": n_group, "kernel": kernel, "stride": stride, "pad": pad}
     layer = ConvolutionLayer(name="conv", bottoms="x", tops="y", **fields)
     shape = (images, n_group * channels, *size)
     random = np.random.default_rng(0).normal(1, size=shape).astype(np.float32)

@@ -61,11 +61,12 @@ def packing(name: str, outer: Desc, inner: Desc, copy: str) -> Call | None:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a group of a convolution along rows and columns."""
+    """The sizes of a group of a convolution along planes, and along rows and columns: `axes`."""
 
     images: int
     channels: int
     filters: int
+    deep: WindowAxis
     axes: tuple[WindowAxis, ...]
 
     @property
@@ -87,7 +88,7 @@ class Sizes:
     @property
     def back(self) -> Sizes:
         """The sizes of the convolution that turns the gradient of the top into that of the bottom; the stride is 1."""
-        return Sizes(self.images, self.filters, self.channels, tuple(axis.back for axis in self.axes))
+        return Sizes(self.images, self.filters, self.channels, self.deep.back, tuple(axis.back for axis in self.axes))
 
     @property
     def block(self) -> int:
@@ -126,17 +127,18 @@ class DirectConvolution:
         g = geometry
         channels = g.weight[1]
         self.groups = g.channels // channels
-        axes = (WindowAxis(1, 1), *g.axes) if len(g.axes) == 1 else tuple(g.axes)
-        self.sizes = Sizes(g.images, channels, g.filters // self.groups, axes)
+        deep, *axes = (*[WindowAxis(1, 1)] * (3 - len(g.axes)), *g.axes)
+        self.sizes = Sizes(g.images, channels, g.filters // self.groups, deep, tuple(axes))
         self.relu, self.keeps = relu, keeps
         self.workers = number_of_threads()
-        self.usual = has_avx512() and len(axes) == 2 and all(axis.dilation == 1 for axis in axes)
+        self.flat = len(g.axes) < 3
+        self.usual = has_avx512() and all(axis.dilation == 1 for axis in g.axes) and deep.stride == 1
         self.unstrided = all(axis.stride == 1 for axis in g.axes)
         self.weight, self.bias = plain(*g.weight).bytes, 4 * g.filters
 
     def has(self, stage: str) -> bool:
         """Return whether it computes "forward", "weights" or "data"."""
-        if not self.usual or self.groups > 1 or (stage == "data" and not self.unstrided):
+        if not (self.usual and self.flat) or self.groups > 1 or (stage == "data" and not self.unstrided):
             return False
         sizes = self.sizes.back if stage == "data" else self.sizes
         return all(axis.pad >= 0 for axis in sizes.axes) and sizes.block <= MOST

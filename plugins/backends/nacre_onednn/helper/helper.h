@@ -33,7 +33,6 @@ struct operation {
         struct pack pack;
         struct direct direct;
         struct direct_filters direct_filters;
-        struct planes planes;
         struct winograd winograd;
         struct winograd_filters winograd_filters;
         struct small_batch small_batch;
@@ -106,7 +105,6 @@ run_t run_lrn, run_lrn_gradient;                                  /* lrn.c */
 run_t run_function, run_function_gradient;                        /* functions.c */
 run_t run_batch_norm;                                             /* batch_norm.c: both passes */
 run_t run_norm, run_norm_gradient;                                /* norm.c */
-run_t run_planes, run_planes_gradient;                            /* planes.c */
 int run_recurrent_marks(const struct operation *op);              /* sequences.c: 1 where a number is wrong, else 0 */
 void run_recurrent_clear(const struct operation *op), run_recurrent_bias(const struct operation *op); /* sequences.c */
 

@@ -21,7 +21,6 @@ enum kind {
     RECTIFY, GATE, ADD, FUNCTION, FUNCTION_GRADIENT, SOFTMAX, SOFTMAX_GRADIENT,
     POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM,
     NORM, NORM_GRADIENT, EMBEDDING, EMBEDDING_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
-    PLANES, PLANES_GRADIENT,
     SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
     SHARED, RECURRENT_MARKS, RECURRENT_CLEAR, RECURRENT_BIAS, RECURRENT_WEIGHTS, RECURRENT, RECURRENT_GRADIENT
 };
@@ -309,16 +308,9 @@ struct direct_filters {
     int64_t filters, channels, rows, columns, back;
 };
 
-enum { WINOGRAD_TILES = 12 }; /* that a product has */
+enum { WINOGRAD_TILES = 12, WINOGRAD_WINDOW = 125 }; /* that a product has; cells of a filter, at most */
 
-/* As for `direct`, but filters and channels are those of one of the `groups`. `edge` is the length of a tile, 4 or 6. */
-/* x is (images, blocks, deep, plane), y (images, out, kernel, blocks, plane): what a filter sees along the first of three axes,
- * as channels. Outside of x is 0. */
-struct planes {
-    float *x, *y; /* PLANES writes y, PLANES_GRADIENT x: the sums of what lies in y */
-    int64_t images, blocks, deep, out, kernel, before, plane;
-};
-
+/* As for `direct`, but filters and channels are those of one of the `groups`. `edge` is the length of a tile, 3, 4 or 6. */
 struct winograd {
     const float *x, *w, *bias, *dy; /* w: as WINOGRAD_FILTERS gives it */
     float *y, *dw, *db;
@@ -327,13 +319,14 @@ struct winograd {
     int64_t x_blocked, y_blocked; /* whether they lie in blocks of 16 channels, instead of with the channels last */
     int64_t relu, groups, tiles, edge; /* tiles: so many are worked on at a time */
     int64_t x_step, y_step; /* the stride, of x; or of y where images have their gradients */
+    int64_t deep, out_deep, depth, before; /* planes of x and of y, and those that a filter sees, from so far before on */
     int64_t first, end, fresh; /* used inside the helper: tiles that are looked at now, and whether they are the first */
 };
 
 struct winograd_filters {
     const float *w;
     float *tiled;
-    int64_t filters, channels, groups, edge, step, back; /* back: for the gradient of the images */
+    int64_t filters, channels, groups, edge, step, depth, back; /* back: for the gradient of the images */
 };
 
 enum { SMALL_BATCH_IMAGES = 8, SMALL_BATCH_FEATURES = 32 }; /* that go together */

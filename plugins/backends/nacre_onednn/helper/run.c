@@ -41,8 +41,6 @@ static int run(const struct machine *machine, const struct operation *op) {
     case RECURRENT_MARKS: return run_recurrent_marks(op);
     case RECURRENT_CLEAR: run_recurrent_clear(op); return 0;
     case RECURRENT_BIAS: run_recurrent_bias(op); return 0;
-    case PLANES: run_planes(machine, op); return 0;
-    case PLANES_GRADIENT: run_planes_gradient(machine, op); return 0;
     case NORM: run_norm(machine, op); return 0;
     case NORM_GRADIENT: run_norm_gradient(machine, op); return 0;
 #if defined(__x86_64__)

@@ -7,7 +7,8 @@
  * harm of all that was tried.
  *
  * With a stride of 2, filters of 4 x 4 and of 6 x 6 are four filters of half the size, each over every second pixel of every
- * second row: four phases, which stand for channels here. A phase is read from where it lies.
+ * second row: four phases, which stand for channels here. So do the planes that a filter with three axes sees along the first
+ * of them. All are read from where they lie.
  *
  * Needs AVX-512, and channels and filters of a group in multiples of 16.
  */
@@ -16,7 +17,7 @@
 
 #if defined(__x86_64__)
 
-enum { TILES = WINOGRAD_TILES, EIGHT = 8, MOST = 6, WINDOW = 36 };
+enum { TILES = WINOGRAD_TILES, EIGHT = 8, MOST = 6, WINDOW = WINOGRAD_WINDOW };
 
 #define A 0.75f
 #define B 1.5f
@@ -123,43 +124,45 @@ INLINE_AVX512 void turn_back(const __m512 *s, __m512 *to, const int edge) {
 /* The numbers of a cell, and a line that lies between cells, so that they do not all want the same places of a cache. */
 static inline int64_t plane_of(int64_t numbers) { return numbers + LANES; }
 
-/* A phase of a stride: where it begins among channels of all phases, of which there are `channels` in each. */
+/* A plane and a phase of a stride: what a channel is among those of all of them, of which each has `channels`. */
 struct phase {
-    int64_t channel, down, right;
+    int64_t channel, plane, down, right;
 };
 
 static inline struct phase phase(int64_t channel, int64_t channels, int64_t step) {
     int64_t number = channel / channels;
-    return (struct phase){channel % channels, number / step, number % step};
+    return (struct phase){channel % channels, number / (step * step), number / step % step, number % step};
 }
 
-/* Filters (filters, channels, rows, columns) as (cells, filters / 16, channels of all phases, 16); for the gradient of
- * images turned by half a turn, with filters and channels in each other's place. Pieces are 16 filters, or channels. */
+/* Filters (filters, channels, planes, rows, columns) as (cells, filters / 16, channels of all planes and phases, 16); for the
+ * gradient of images turned round, with filters and channels in each other's place. Pieces are 16 filters, or channels. */
 INLINE_AVX512 void filters(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     const struct winograd_filters *f = &op->winograd_filters;
-    const int64_t given = f->channels, back = f->back, step = f->step, phases = step * step;
-    const int64_t ins = back ? f->filters : phases * given, plane = plane_of(f->filters * phases * given);
+    const int64_t given = f->channels, back = f->back, step = f->step, phases = step * step, depth = f->depth;
+    const int64_t ins = depth * (back ? f->filters : phases * given), plane = plane_of(f->filters * depth * phases * given);
     const int side = edge - 1;
-    const int64_t row = step * side, window = row * row;
+    const int64_t row = step * side, window = depth * row * row;
     (void)worker;
     for (int64_t part = start; part < stop; part++)
         for (int64_t in = 0; in < (back ? f->filters : given); in++) {
             _Alignas(64) float lanes[WINDOW * LANES];
             gather(f->w + (back ? in * given + part * LANES : part * LANES * given + in) * window,
                    back ? window : given * window, LANES, window, lanes);
-            for (int64_t number = 0; number < phases; number++) {
+            for (int64_t number = 0; number < depth * phases; number++) {
                 __m512 once[MOST][MOST], column[MOST], cells[MOST];
                 struct phase at = phase(number * given, given, step);
+                int64_t first = (back ? depth - 1 - at.plane : at.plane) * row * row;
                 for (int right = 0; right < side; right++) {
                     for (int down = 0; down < side; down++) {
                         int64_t y = step * (back ? side - 1 - down : down) + at.down;
                         int64_t x = step * (back ? side - 1 - right : right) + at.right;
-                        column[down] = _mm512_load_ps(lanes + (y * row + x) * LANES);
+                        column[down] = _mm512_load_ps(lanes + (first + y * row + x) * LANES);
                     }
                     turn(column, cells, edge);
                     for (int down = 0; down < edge; down++) once[down][right] = cells[down];
                 }
-                int64_t line = back ? (number * given / LANES + part) * ins + in : part * ins + number * given + in;
+                int64_t line = back ? (number % phases * given / LANES + part) * ins + at.plane * f->filters + in
+                                    : part * ins + number * given + in;
                 float *to = f->tiled + line * LANES;
                 for (int down = 0; down < edge; down++, to += edge * plane) {
                     turn(once[down], cells, edge);
@@ -169,40 +172,56 @@ INLINE_AVX512 void filters(const struct operation *op, int64_t start, int64_t st
         }
 }
 
-/* Images as they lie: steps between images, 16 channels, rows and pixels; and what is of interest here: the stride of the
- * tiles' pixels, how far before the image the first of them is, and the channels of a phase. */
+/* Images as they lie: steps between images, 16 channels, planes, rows and pixels; and what is of interest here: the stride of
+ * the tiles' pixels, how far before the image the first of them is, and the channels of a plane of a phase. */
 struct images {
-    int64_t image, part, row, pixel, height, width, step, above, beside, channels;
+    int64_t image, part, plane, row, pixel, deep, height, width, step, before, above, beside, channels;
 };
 
 struct convolution {
-    int64_t channels, filters, phases; /* channels of all phases of x; filters of one of the phases of y */
+    int64_t channels, filters, phases; /* channels of all planes and phases of x; filters of one of the phases of y */
     struct images in, out;
     int64_t down, across, tiles; /* tiles in a column and in a row of an image, and in all */
     int64_t room;                /* tiles at a time: of a worker, or of all for the gradient of the filters */
 };
 
-static struct images images(int64_t channels, int64_t groups, int64_t height, int64_t width, int64_t blocked) {
-    int64_t all = groups * channels, pixel = blocked ? LANES : all;
-    return (struct images){.image = all * height * width, .part = blocked ? height * width * LANES : LANES,
-                           .row = width * pixel, .pixel = pixel, .height = height, .width = width, .step = 1,
+static struct images images(int64_t channels, int64_t groups, int64_t deep, int64_t height, int64_t width, int64_t blocked) {
+    int64_t all = groups * channels, pixel = blocked ? LANES : all, plane = height * width * pixel;
+    return (struct images){.image = all * deep * height * width, .part = blocked ? deep * plane : LANES, .plane = plane,
+                           .row = width * pixel, .pixel = pixel, .deep = deep, .height = height, .width = width, .step = 1,
                            .channels = channels};
 }
 
-/* The first of 16 channels of a phase; `top` and `left` become those of a tile whose numbers, or results, begin at a row and
- * a column of the phase. */
-static inline int64_t corner(const struct images *s, int64_t part, int64_t row, int64_t column, int64_t *top, int64_t *left) {
+/* Where the results of a tile are: the image, the plane, and the first row and column. */
+struct origin {
+    int64_t image, plane, row, column;
+};
+
+static struct origin origin(const struct convolution *w, int64_t tile) {
+    int64_t line = tile / w->across, plane = line / w->down;
+    return (struct origin){plane / w->out.deep, plane % w->out.deep, 2 * (line % w->down), 2 * (tile % w->across)};
+}
+
+/* Where 16 channels of a plane are, or -1 if there is no such plane; `top` and `left` become those of a tile whose numbers,
+ * or results, begin there. */
+static inline int64_t corner(const struct images *s, int64_t part, struct origin begin, int64_t *top, int64_t *left) {
     struct phase at = phase(part * LANES, s->channels, s->step);
-    *top = s->step * row + at.down - s->above, *left = s->step * column + at.right - s->beside;
-    return at.channel / LANES * s->part;
+    int64_t plane = begin.plane + at.plane - s->before;
+    *top = s->step * begin.row + at.down - s->above, *left = s->step * begin.column + at.right - s->beside;
+    if ((uint64_t)plane >= (uint64_t)s->deep) return -1;
+    return begin.image * s->image + at.channel / LANES * s->part + plane * s->plane;
 }
 
 /* A tile of x of 16 channels. */
-INLINE_AVX512 void read_tile(const float *x, const struct images *s, int64_t part, int64_t row, int64_t column, float *to,
+INLINE_AVX512 void read_tile(const float *x, const struct images *s, int64_t part, struct origin begin, float *to,
                              int64_t plane, const int edge) {
     __m512 once[MOST][MOST], cells[MOST];
-    int64_t top, left, last = s->step * (edge - 1);
-    x += corner(s, part, row, column, &top, &left);
+    int64_t top, left, last = s->step * (edge - 1), at = corner(s, part, begin, &top, &left);
+    if (at < 0) {
+        for (int cell = 0; cell < edge * edge; cell++) _mm512_store_ps(to + cell * plane, _mm512_setzero_ps());
+        return;
+    }
+    x += at;
     int inside = top >= 0 && left >= 0 && top + last < s->height && left + last < s->width;
     for (int right = 0; right < edge; right++) {
         __m512 lines[MOST];
@@ -247,10 +266,10 @@ INLINE_AVX512 void product(const float *u, const float *v, float *m, int64_t cha
 
 /* Two by two results of 16 filters. */
 INLINE_AVX512 void write_tile(const float *m, int64_t plane, __m512 bias, int relu, float *y, const struct images *s,
-                              int64_t part, int64_t row, int64_t column, const int edge) {
+                              int64_t part, struct origin begin, const int edge) {
     __m512 once[2][MOST], cells[MOST], two[2];
     int64_t top, left;
-    y += corner(s, part, row, column, &top, &left);
+    y += corner(s, part, begin, &top, &left);
     for (int right = 0; right < edge; right++) {
         for (int down = 0; down < edge; down++) cells[down] = _mm512_load_ps(m + (down * edge + right) * plane);
         combine(cells, two, edge);
@@ -271,14 +290,14 @@ INLINE_AVX512 void write_tile(const float *m, int64_t plane, __m512 bias, int re
 
 static struct convolution convolution(const struct winograd *o) {
     struct convolution w = {
-        .channels = o->channels * o->x_step * o->x_step, .filters = o->filters, .phases = o->y_step * o->y_step,
+        .channels = o->channels * o->x_step * o->x_step * o->depth, .filters = o->filters, .phases = o->y_step * o->y_step,
         .room = o->tiles,
-        .in = images(o->channels, o->groups, o->height, o->width, o->x_blocked),
-        .out = images(o->filters, o->groups, o->out_height, o->out_width, o->y_blocked),
+        .in = images(o->channels, o->groups, o->deep, o->height, o->width, o->x_blocked),
+        .out = images(o->filters, o->groups, o->out_deep, o->out_height, o->out_width, o->y_blocked),
     };
-    w.in.above = o->above, w.in.beside = o->beside, w.in.step = o->x_step, w.out.step = o->y_step;
+    w.in.before = o->before, w.in.above = o->above, w.in.beside = o->beside, w.in.step = o->x_step, w.out.step = o->y_step;
     int64_t rows = (o->out_height + o->y_step - 1) / o->y_step, columns = (o->out_width + o->y_step - 1) / o->y_step;
-    w.down = (rows + 1) / 2, w.across = (columns + 1) / 2, w.tiles = o->images * w.down * w.across;
+    w.down = (rows + 1) / 2, w.across = (columns + 1) / 2, w.tiles = o->images * o->out_deep * w.down * w.across;
     return w;
 }
 
@@ -292,16 +311,6 @@ static int64_t first_of(int64_t number, int64_t pad, int64_t step, int64_t edge,
 static void turn_to(struct convolution *w, const struct winograd *o, int64_t number) {
     w->out.above = -first_of(number / o->y_step, o->above, o->y_step, o->edge, &w->in.above);
     w->out.beside = -first_of(number % o->y_step, o->beside, o->y_step, o->edge, &w->in.beside);
-}
-
-/* Where the results of a tile are: the image, and the first row and column. */
-struct origin {
-    int64_t image, row, column;
-};
-
-static struct origin origin(const struct convolution *w, int64_t tile) {
-    int64_t line = tile / w->across;
-    return (struct origin){line / w->down, 2 * (line % w->down), 2 * (tile % w->across)};
 }
 
 /* How many pieces the tiles of a phase are. */
@@ -323,8 +332,7 @@ INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t sto
         for (int64_t tile = 0; tile < count; tile++) {
             struct origin at = origin(&w, begin + tile);
             for (int64_t part = 0; part < w.channels / LANES; part++)
-                read_tile(x + at.image * w.in.image, &w.in, part, at.row, at.column,
-                          u + tile * w.channels + part * LANES, plane, edge);
+                read_tile(x, &w.in, part, at, u + tile * w.channels + part * LANES, plane, edge);
         }
         for (int64_t part = 0; part < parts; part += 2) {
             int wide = part + 1 < parts;
@@ -342,8 +350,7 @@ INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t sto
                 for (int half = 0; half <= wide; half++)
                     write_tile(m + (tile * 2 + half) * LANES, plane_of_m,
                                bias ? _mm512_loadu_ps(bias + (part + half) * LANES) : _mm512_setzero_ps(),
-                               (int)op->winograd.relu, y + at.image * w.out.image, &w.out, part + half, at.row, at.column,
-                               edge);
+                               (int)op->winograd.relu, y, &w.out, part + half, at, edge);
             }
         }
     }
@@ -391,10 +398,10 @@ INLINE_AVX512 void both(const struct operation *op, int64_t start, int64_t stop,
     (void)worker;
     for (int64_t tile = start; tile < stop; tile++) {
         struct origin at = origin(&w, op->winograd.first + tile);
-        const float *x = op->winograd.x + at.image * w.in.image;
-        const float *dy = op->winograd.dy + at.image * w.out.image;
+        const float *x = op->winograd.x;
+        const float *dy = op->winograd.dy + at.image * w.out.image + at.plane * w.out.plane;
         for (int64_t part = 0; part < w.channels / LANES; part++)
-            read_tile(x, &w.in, part, at.row, at.column, s.u + tile * w.channels + part * LANES, s.plane_of_u, edge);
+            read_tile(x, &w.in, part, at, s.u + tile * w.channels + part * LANES, s.plane_of_u, edge);
         for (int64_t part = 0; part < w.filters / LANES; part++)
             read_top(dy + part * w.out.part + at.row * w.out.row + at.column * w.out.pixel, &w.out,
                      (int)smaller(2, w.out.height - at.row), (int)smaller(2, w.out.width - at.column),
@@ -461,7 +468,7 @@ INLINE_AVX512 void filters_back(const struct operation *op, int64_t start, int64
     struct convolution w = convolution(&op->winograd);
     struct sums s = sums_of(&w, op->winograd.scratch, 0, edge);
     const int side = edge - 1;
-    const int64_t given = w.in.channels, step = w.in.step, row = step * side, window = row * row;
+    const int64_t given = w.in.channels, step = w.in.step, row = step * side, window = op->winograd.depth * row * row;
     int64_t workers = larger(op->workers, 1);
     (void)worker;
     for (int64_t filter = start; filter < stop; filter++) {
@@ -484,8 +491,9 @@ INLINE_AVX512 void filters_back(const struct operation *op, int64_t start, int64
                 for (int down = 0; down < side; down++) {
                     turn_back(once[down], numbers, edge);
                     for (int right = 0; right < side; right++)
-                        _mm512_store_ps(lanes + ((step * down + at.down) * row + step * right + at.right) * LANES,
-                                        numbers[right]);
+                        _mm512_store_ps(
+                            lanes + ((at.plane * row + step * down + at.down) * row + step * right + at.right) * LANES,
+                            numbers[right]);
                 }
             }
             scatter(lanes, op->winograd.dw + (filter * given + begin) * window, window, LANES, window);
@@ -529,7 +537,7 @@ static float *later(const float *numbers, int64_t group, int64_t apart) {
 
 void run_winograd_filters(const struct machine *machine, const struct operation *op) {
     const struct winograd_filters *f = &op->winograd_filters;
-    const int64_t edge = f->edge, phases = f->step * f->step, numbers = f->filters * f->channels;
+    const int64_t edge = f->edge, phases = f->depth * f->step * f->step, numbers = f->filters * f->channels;
     for (int64_t group = 0; group < f->groups; group++) {
         struct operation part = *op;
         part.winograd_filters.w = later(f->w, group, numbers * phases * (edge - 1) * (edge - 1));

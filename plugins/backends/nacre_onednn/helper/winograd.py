@@ -11,8 +11,8 @@ from .native import CONSTANTS, LANES
 if TYPE_CHECKING:
     from .direct import Sizes
 
-TILES = CONSTANTS["WINOGRAD_TILES"]
-"""Tiles of a product."""
+TILES, WINDOW = CONSTANTS["WINOGRAD_TILES"], CONSTANTS["WINOGRAD_WINDOW"]
+"""Tiles of a product, and cells of a filter, at most."""
 
 
 MOST_TILES, ROOM = 48, 1 << 19
@@ -28,7 +28,10 @@ ALONE = 1 << 20
 
 
 class WinogradConvolution(DirectConvolution):
-    """The stages of convolutions of 2 x 2, 3 x 3 and 5 x 5, and with a stride of 2 of 4 x 4 and 6 x 6."""
+    """The stages of convolutions of 2 x 2, 3 x 3 and 5 x 5, and with a stride of 2 of 4 x 4 and 6 x 6.
+
+    With three axes, these are the last two; filters may see any number of planes along the first.
+    """
 
     KERNELS: ClassVar = {1: (2, 3, 5), 2: (4, 6)}
     """The kernels that are served, by their stride."""
@@ -38,7 +41,8 @@ class WinogradConvolution(DirectConvolution):
         if not (self.usual and g.channels % LANES == 0 == g.filters % LANES and block() == LANES):
             return False
         down, across = g.axes
-        if (down.kernel, down.stride) != (across.kernel, across.stride):
+        alike = (down.kernel, down.stride) == (across.kernel, across.stride)
+        if not alike or g.deep.kernel * down.kernel**2 > WINDOW:
             return False
         if stage != "data" or down.kernel not in self.KERNELS.get(down.stride, ()):
             return down.kernel in self.KERNELS.get(down.stride, ())
@@ -52,9 +56,9 @@ class WinogradConvolution(DirectConvolution):
         return self.sizes.axes[0].stride
 
     @property
-    def phases(self) -> int:
-        """How many phases of an image stand for channels."""
-        return self.step**2
+    def many(self) -> int:
+        """How many planes and phases of an image stand for channels."""
+        return self.step**2 * self.sizes.deep.kernel
 
     @property
     def edge(self) -> int:
@@ -79,18 +83,18 @@ class WinogradConvolution(DirectConvolution):
     ) -> list[Call]:
         (x, x_desc), (y, y_desc) = source, result
         tiled = "Tiled weight" if self.keeps else "tiled weight"
-        size = self.groups * self._cells(sizes.channels * sizes.filters * self.phases)
+        size = self.groups * self._cells(sizes.channels * sizes.filters * self.many)
         filters = {"filters": self.sizes.filters, "channels": self.sizes.channels, "groups": self.groups}
         tiling = HelperCall(
             {"w": (self.names[0], self.weight), "tiled": (tiled, size)},
             "winograd_filters",
-            {**filters, "edge": self.edge, "step": self.step, "back": back},
+            {**filters, "edge": self.edge, "step": self.step, "depth": self.sizes.deep.kernel, "back": back},
             once=self.keeps,
         )
         numbers = {**self._numbers(sizes, x_desc, y_desc), "relu": relu}
-        channels = sizes.channels * self.phases
+        channels = sizes.channels * self.many
         if back and self.step > 1:
-            channels, numbers = sizes.filters, _turned(numbers)
+            channels, numbers = sizes.filters * sizes.deep.kernel, _turned(numbers)
         tiles = self._tiles(channels, LEAST[self.edge], MOST_TILES, ROOM)
         scratch = (self._cells(tiles * channels) + self._cells(tiles * 2 * LANES)) * self.workers
         buffers = {
@@ -103,7 +107,7 @@ class WinogradConvolution(DirectConvolution):
         return [tiling, HelperCall(buffers, "winograd", {**numbers, "tiles": tiles}, self.workers)]
 
     def weights(self, bottom: Buffer, top: Buffer, bias: str) -> list[Call]:
-        sizes, channels = self.sizes, self.sizes.channels * self.phases
+        sizes, channels = self.sizes, self.sizes.channels * self.many
         before, (source, x) = into(*bottom, served(bottom[1]))
         also, (gradient, y) = into(*top, served(top[1]))
         together = channels + sizes.filters
@@ -129,10 +133,16 @@ class WinogradConvolution(DirectConvolution):
         """Return the numbers of `winograd` in operations.h that all passes have."""
         blocked = {"x_blocked": is_blocked(x), "y_blocked": is_blocked(y)}
         steps = {"x_step": self.step, "y_step": 1}
-        return {**sizes.numbers, **blocked, **steps, "groups": self.groups, "edge": self.edge}
+        deep = sizes.deep
+        planes = {"deep": deep.length, "out_deep": deep.count, "depth": deep.kernel, "before": deep.pad}
+        return {**sizes.numbers, **blocked, **steps, **planes, "groups": self.groups, "edge": self.edge}
 
 
 def _turned(numbers: dict[str, int]) -> dict[str, int]:
     """Return the numbers of a pass from top to bottom: each name has the number of its opposite."""
-    pairs = ("channels", "filters"), ("height", "out_height"), ("width", "out_width"), ("x_step", "y_step")
-    return {**numbers, **{one: numbers[other] for pair in pairs for one, other in (pair, pair[::-1])}}
+    pairs = (
+        ("channels", "filters"), ("height", "out_height"), ("width", "out_width"), ("deep", "out_deep"),
+        ("x_step", "y_step"),
+    )  # fmt: skip
+    turned = {one: numbers[other] for pair in pairs for one, other in (pair, pair[::-1])}
+    return {**numbers, **turned, "before": numbers["depth"] - 1 - numbers["before"]}

@@ -28,7 +28,6 @@ from ..dnnl.primitives import (
     plain,
 )
 from ..helper.direct import DirectConvolution
-from ..helper.stacked import StackedConvolution
 from ..helper.winograd import WinogradConvolution
 from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
 
@@ -37,7 +36,7 @@ AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bot
 fastest for oneDNN."""
 
 
-DIRECTLY, BY_WINOGRAD, STACKED = "in lanes", "by Winograd", "by Winograd, planes as channels"
+DIRECTLY, BY_WINOGRAD = "in lanes", "by Winograd"
 """Ways of the helper, by the names that saved plans have for them."""
 
 
@@ -125,11 +124,10 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         self.forms, self.exact = self.make_forms(bias=layer.bias)
         if self.relu:
             self.reads = "inputs blobs"
-        self.ours: dict[str, DirectConvolution | StackedConvolution] = {}
+        self.ours: dict[str, DirectConvolution] = {}
         if backend.compute == "float32":
             relu = self.relu and self.OF_OURS["forward"] == "forward"
-            kinds = (DIRECTLY, DirectConvolution), (BY_WINOGRAD, WinogradConvolution), (STACKED, StackedConvolution)
-            for way, kind in kinds:
+            for way, kind in ((DIRECTLY, DirectConvolution), (BY_WINOGRAD, WinogradConvolution)):
                 self.ours[way] = kind(self.geometry, relu=relu, keeps=self.keeps)
 
     def make_forms(self, *, bias: bool) -> tuple[Forms, Forms]:
@@ -167,7 +165,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         """Return the ways with Winograd's first, then the direct sum if channels do not fill blocks."""
         ways = self.ways_of(stage, layouts)
         fills = all(blob.shape[1] % block() == 0 for blob in (self.inputs[0], self.blobs[0]))
-        first = [way for way in (BY_WINOGRAD, STACKED, *(() if fills else (DIRECTLY,))) if way in ways]
+        first = [way for way in (BY_WINOGRAD, *(() if fills else (DIRECTLY,))) if way in ways]
         return (*first, *(way for way in ways if way not in first))
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
@@ -190,7 +188,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         calls = getattr(self, f"_{stage}")(primitive, x, y)
         return [*calls, *rectify(y)] if stage == "forward" and self.relu else calls
 
-    def _of_ours(self, ours: DirectConvolution | StackedConvolution, stage: str, x: Desc, y: Desc) -> list[Call]:
+    def _of_ours(self, ours: DirectConvolution, stage: str, x: Desc, y: Desc) -> list[Call]:
         biased = self.forms.bias is not None
         if stage == "forward":
             return ours.forward(("x", x), ("y", y), "bias" if biased else "")

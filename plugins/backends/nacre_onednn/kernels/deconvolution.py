@@ -29,7 +29,6 @@ from ..dnnl.primitives import (
     strided,
 )
 from ..helper.direct import DirectConvolution
-from ..helper.stacked import StackedConvolution
 from . import convolution
 from .base import Layouts, make_ones, rectify, stays_plain
 
@@ -104,7 +103,7 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
             return sum_up("gated" if self.relu else "dy", top.shape, layouts(top), top.dtype)
         return super().make(stage, way, layouts)
 
-    def _of_ours(self, ours: DirectConvolution | StackedConvolution, stage: str, x: Desc, y: Desc) -> list[Call]:
+    def _of_ours(self, ours: DirectConvolution, stage: str, x: Desc, y: Desc) -> list[Call]:
         top = ("gated" if self.relu else "dy", y)
         if stage == "weights":
             return ours.weights(top, ("x", x), "")
