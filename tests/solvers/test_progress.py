@@ -26,7 +26,7 @@ def test_ten_lines_and_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     solver().solve(toy_net())
     *lines, end = shown(capsys)
     assert [line.partition(":")[0] for line in lines] == [f"iteration {number}" for number in range(20, 201, 20)]
-    assert all(": loss " in line and "images/s" in line for line in lines)
+    assert all(": loss " in line and "records/s" in line for line in lines)
     assert end.startswith("done after 200 iterations: ")
 
 
@@ -133,3 +133,21 @@ def test_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     training.run()
     assert bars[1:] == [True] * 15 + [False]
     assert "done after 15 iterations" in capsys.readouterr().out
+
+
+def test_the_length_of_a_training_is_known_after_the_first_pass_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr("nacre.cli.training.REFRESH", 0.0)
+    training = solver(max_iter=None, max_epoch=3).start(toy_net(), (), [Progress()])
+    tasks: list[Any] = []
+
+    def listen(event: str, _: Any) -> None:
+        if event == "step":
+            (task,) = training.callbacks[0].screen._bar.tasks
+            tasks.append((task.completed, task.total, task.description))
+
+    training.listeners.append(listen)
+    training.run()
+    assert [total for _, total, _ in tasks] == [None] * 4 + [15] * 11
+    assert tasks[3][::2] == (4, "epoch 1 of 3, iteration 4")
+    assert tasks[11][::2] == (12, "epoch 3 of 3, iteration 12 of 15")

@@ -246,19 +246,19 @@ class Screen:
         self._bar: Any = None
         self._task: Any = None
         self._shown = 0.0
+        self._pass_end = (0, 0)  # the iteration and the passes that were complete when the last one ended
         self._layers: dict[str, Mapping[str, Layer]] = {}  # of the phases that reports were about
 
     def __enter__(self) -> Screen:
         if self.quiet or not sys.stdout.isatty():
             return self
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         self._bar = Progress(
-            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
             BarColumn(bar_width=None),
             TextColumn("{task.fields[progress]}"),
             TimeRemainingColumn(compact=True),
-            TextColumn("left"),
             transient=True,
             auto_refresh=False,  # a thread of rich's would draw it anew also where nothing has changed
         )
@@ -302,24 +302,32 @@ class Screen:
         return {**data, "statistics": shown}, units_of(self._layers[phase], shown)
 
     def _step(self, iteration: int) -> None:
-        if self._bar is None or time.perf_counter() - self._shown < REFRESH:
+        training = self.training
+        if self._bar is None or training is None:
+            return
+        if training.epochs != self._pass_end[1]:
+            self._pass_end = iteration, training.epochs
+        if time.perf_counter() - self._shown < REFRESH:
             return
         self._shown = time.perf_counter()
-        training = self.training
-        progress = f"loss {training.loss:.4g} · {training.images_per_second:,.0f} images/s" if training else ""
-        self._bar.update(self._task, completed=iteration, total=self._total(iteration), progress=progress, refresh=True)
+        total, most = self._total(), training.solver.max_epoch
+        where = f"epoch {min(training.epochs + 1, most)} of {most}, " if most else ""
+        self._bar.update(
+            self._task,
+            description=f"{where}iteration {iteration}" + (f" of {total}" if total else ""),
+            completed=iteration,
+            total=total,
+            progress=f"loss {training.loss:.4g} · {training.images_per_second:,.0f} records/s",
+            refresh=True,
+        )
 
-    def _total(self, iteration: int) -> int | None:
+    def _total(self) -> int | None:
         """Return how many iterations there will be, or None as long as a pass over the data is of unknown length."""
-        training = self.training
-        if training is None:
-            return None
-        limits, epochs = training.solver.limits(), training.epochs
-        if "max_epoch" in limits and epochs:
-            limits["max_epoch"] = round(limits["max_epoch"] * iteration / epochs)
-        elif "max_epoch" in limits:
-            del limits["max_epoch"]
-        return min(limits.values(), default=None)
+        limits = self.training.solver.limits() if self.training else {}
+        if "max_epoch" in limits:
+            iteration, passes = self._pass_end
+            limits["max_epoch"] = round(limits["max_epoch"] * iteration / passes) if passes else 0
+        return min(filter(None, limits.values()), default=None)
 
     def _say(self, line: str, *, error: bool = False) -> None:
         if self._bar is not None:
@@ -336,7 +344,7 @@ def report_line(event: str, data: Mapping[str, Any], units: Mapping[str, Mapping
     if event == "summary":
         parts = [loss_text(data["loss"], values)] if "loss" in data else []
         parts += [f"rate {data['rate']:.3g}"] if "rate" in data else []
-        parts += [f"{data['images_per_second']:,.0f} images/s"] if data.get("images_per_second") else []
+        parts += [f"{data['images_per_second']:,.0f} records/s"] if data.get("images_per_second") else []
         return start + "; ".join([", ".join(parts), *layers])
     if event == "validation":
         parts = [loss_text(data["loss"], values)] if "loss" in data else []
@@ -348,7 +356,7 @@ def report_line(event: str, data: Mapping[str, Any], units: Mapping[str, Mapping
 
 def end_line(training: Training) -> str:
     """Return how a training ended, after how many iterations, and how fast it was."""
-    speed = f", {training.images_per_second:,.0f} images/s" if training.images else ""
+    speed = f", {training.images_per_second:,.0f} records/s" if training.images else ""
     if training.data_share >= LONG:
         speed += f", waited for data for {100 * training.data_share:.0f} % of the time"
     word = f"stopped by {training.stopped}" if training.stopped else "done"

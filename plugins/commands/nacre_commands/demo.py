@@ -35,7 +35,7 @@ def command(backend: str | None, seed: int | None, sets: tuple[str, ...], writes
     if exit_code(training):
         print_end(file, training, backend, seed, sets, writes)
         return exit_code(training)
-    click.echo(f"trained {training.iteration} iterations, {training.images_per_second:,.0f} images/s")
+    click.echo(f"trained {training.iteration} iterations, {training.images_per_second:,.0f} records/s")
     if not training.snapshot_path:
         print_end(file, training, backend, seed, sets, writes)
         return 0

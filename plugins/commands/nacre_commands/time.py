@@ -66,7 +66,7 @@ def command(
     if timed["iteration_ms"] is not None:
         click.echo(
             f"a whole iteration of {timed['solver']}: {timed['iteration_ms']:.3f} ms, "
-            f"{timed['images_per_second']:,.0f} images/s"
+            f"{timed['images_per_second']:,.0f} records/s"
         )
 
 

@@ -253,7 +253,7 @@ def test_a_training_whose_terminal_is_closed_is_saved() -> None:
 def test_a_terminal_shows_progress_and_colour_unless_it_must_not() -> None:
     shown = terminal("train", "small.toml", "--set", "solver.max_iter=1000")
     assert "/1000" in shown
-    assert "images/s" in shown
+    assert "records/s" in shown
     assert "left" in shown
     assert "iteration 30: validation: loss" in shown
     colours = ("\x1b[3", "\x1b[9", "\x1b[1;3")
