@@ -9,6 +9,9 @@ from itertools import chain, count, zip_longest
 NARROW = 8
 """Characters that a column of a table has at least, if its cells are as long."""
 
+PARTS = re.compile(r"\s*(?:[^\s/_]*?[^\s/_A-Z](?=[A-Z][a-z])|[^\s/_]+[/_]*|[/_]+)")
+"""The parts of a cell, with the blanks before them: words, and names up to a slash, a low line or the next Word."""
+
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -20,13 +23,20 @@ def plain(text: str) -> str:
 def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[int] = (), width: int = 0) -> list[str]:
     """Return a table as lines of plain text; the columns in `right` are right-aligned.
 
-    The longest cells are wrapped until it is not wider than `width`; 0 is any width.
+    The longest cells are wrapped until it is not wider than `width`; 0 is any width. Words are only broken if that does
+    not suffice.
     """
     head, *body = ([plain(cell) for cell in row] for row in (head, *body))
     table = [head, *body]
-    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
-    while width and sum(widths) + 2 * len(widths) - 2 > width and max(widths) > NARROW:
-        widths[widths.index(max(widths))] -= 1
+    columns = list(zip(*table, strict=True))
+    widths = [max(map(len, cells)) for cells in columns]
+    words = [max(len(part.strip()) for cell in cells for part in ["", *PARTS.findall(cell)]) for cells in columns]
+    for least in (words, [NARROW] * len(words)):
+        while width and sum(widths) + 2 * len(widths) - 2 > width:
+            spare = [one for one in range(len(widths)) if widths[one] > max(NARROW, least[one])]
+            if not spare:
+                break
+            widths[max(spare, key=widths.__getitem__)] -= 1
 
     def lines(row: Sequence[str]) -> Iterator[str]:
         wrapped = [_wrapped(cell, most) for cell, most in zip(row, widths, strict=True)]
@@ -41,9 +51,9 @@ def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[in
 
 
 def _wrapped(cell: str, width: int) -> list[str]:
-    """Return the lines of a cell, which end at a space, behind a slash, or where a name is too long for one line."""
+    """Return the lines of a cell, which end where a part of it does, or where that is too long for one line."""
     lines = [""]
-    for part in re.findall(r"\s*(?:[^\s/]+/?|/)", cell):
+    for part in PARTS.findall(cell):
         if len(lines[-1]) + len(part) > width and lines[-1]:
             lines.append("")
         lines[-1] += part if lines[-1] else part.lstrip()
@@ -57,6 +67,22 @@ def screen_width() -> int:
     import shutil
 
     return shutil.get_terminal_size().columns
+
+
+def fill(text: str, width: int, indent: str = "") -> str:
+    """Return a text in which each paragraph that is wider than `width` is wrapped; what is indented stays as it is.
+
+    With `indent`, which begins the lines after the first of a wrapped paragraph, indented ones are wrapped too.
+    """
+    import textwrap
+
+    def filled(paragraph: str) -> str:
+        wide = max(map(len, paragraph.split("\n"))) > width
+        if not wide or (paragraph[:1].isspace() and not indent) or "\n " in paragraph:
+            return paragraph
+        return textwrap.fill(paragraph, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+    return "\n\n".join(map(filled, text.split("\n\n")))
 
 
 FEW = 5  # names in one line: more would not help

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.text import align, with_article
+from nacre.text import align, fill, with_article
 
 AN = "Adam ELU 8-bit 80 11-bit 18 initializer lr_policy L2 LReLU LRN SGD HDF5Data MVN svg int SPP x1"
 A = "policy uint8 layer_policy momentum_policy Uniform uniform unit onednn oneDNN one EuclideanLoss str float"
@@ -27,3 +27,30 @@ def test_long_names_are_wrapped_behind_slashes() -> None:
     lines = align(["layer", "type"], [["net/stage1/convolution1", "a, b/c"]], width=25)
     assert [line.split() for line in lines[2:]] == [["net/stage1/", "a,", "b/c"], ["convolution1"]]
     assert align(["x"], [["0123456789abcdef"]], width=12)[2:] == ["0123456789ab", "cdef"]
+
+
+def test_words_are_only_broken_if_that_is_the_last_resort() -> None:
+    head = ["layer", "type", "tops", "parameters", "memory"]
+    body = [
+        ["inner_product1", "InnerProduct", "inner_product1 1x8", "40", "192 B"],
+        ["mae", "MeanAbsoluteError", "", "", "0 B"],
+    ]
+    assert [line.split() for line in align(head, body, right=(3, 4), width=48)] == [
+        ["layer", "type", "tops", "parameters", "memory"],
+        ["--------", "--------", "--------", "----------", "------"],
+        ["inner_", "Inner", "inner_", "40", "192", "B"],
+        ["product1", "Product", "product1"],
+        ["1x8"],
+        ["mae", "Mean", "0", "B"],
+        ["Absolute"],
+        ["Error"],
+    ]
+    assert align(head, body, width=40)[0].split() == ["layer", "type", "tops", "paramete", "memory"]
+    assert max(map(len, align(head, body, width=46))) <= 46
+
+
+def test_paragraphs_are_wrapped_but_what_is_indented_is_not() -> None:
+    text = "one two three\nfour five\n\n    type = 'Indented as it is'\n\nshort\nlines"
+    assert fill(text, 10) == "one two\nthree four\nfive\n\n    type = 'Indented as it is'\n\nshort\nlines"
+    assert fill("Example:\n    type = 'a b c d e f g'", 10) == "Example:\n    type = 'a b c d e f g'"
+    assert fill("  cpu: because it is", 12, "    ") == "  cpu:\n    because\n    it is"

@@ -60,22 +60,10 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Seque
 
     Long cells are wrapped, so that it is not wider than the terminal, or than 80 columns where there is none.
     """
-    from ..text import align, plain, screen_width
+    from ..text import align, screen_width
 
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for number, name in enumerate(head):
-            table.add_column(name, justify="right" if number in right else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(plain(cell)) for cell in row))  # text in brackets is not markup
-        Console().print(table)
-    else:
-        for line in align(head, rows, right, screen_width()):
-            click.echo(line)
+    for line in align(head, rows, right, screen_width()):
+        click.echo(line)
 
 
 @contextmanager

@@ -185,6 +185,16 @@ class NetSummary:
         """Return the cells of the table of layers, without its head."""
         return [_row(layer) for layer in self.layers]
 
+    def table(self) -> tuple[list[str], list[list[str]], list[int]]:
+        """Return the head and the rows of the table of layers, and its columns with numbers; none of these is empty."""
+        rows = self.rows()
+        kept = [one for one in range(len(self.HEAD)) if one not in self.RIGHT or any(row[one] for row in rows)]
+        return (
+            [self.HEAD[one] for one in kept],
+            [[row[one] for one in kept] for row in rows],
+            [number for number, one in enumerate(kept) if one in self.RIGHT],
+        )
+
     def totals(self) -> list[str]:
         """Return the lines below the table: parameters and bytes."""
         count = self.bytes
@@ -209,16 +219,15 @@ class NetSummary:
         def row(cells: Sequence[str], tag: str) -> str:
             return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
-        table = "".join([row(self.HEAD, "th"), *(row(cells, "td") for cells in self.rows())])
+        head, rows, _ = self.table()
+        table = "".join([row(head, "th"), *(row(cells, "td") for cells in rows)])
         below = "<br/>".join(map(escape, self.totals()))
         return f"<p>{escape(self.head())}</p><table>{table}</table><p>{below}</p>"
 
     _repr_html_ = html
 
     def __str__(self) -> str:
-        return "\n".join(
-            [self.head(), "", *align(self.HEAD, self.rows(), self.RIGHT, screen_width()), "", *self.totals()]
-        )
+        return "\n".join([self.head(), "", *align(*self.table(), screen_width()), "", *self.totals()])
 
 
 class Drawing(Component, kind="drawing"):

@@ -44,5 +44,5 @@ def command(
         print_json(summary.describe())
         return
     click.echo(f"{summary.head()}\n")
-    print_table(summary.HEAD, summary.rows(), right=summary.RIGHT)
+    print_table(*summary.table())
     click.echo("\n" + "\n".join(summary.totals()))

@@ -85,7 +85,8 @@ def test_a_notebook_shows_the_drawing_and_the_table() -> None:
     assert (net._repr_svg_() or "none") in html
     parts = ElementTree.fromstring(f"<all>{html}</all>")
     cells = [[cell.text or "" for cell in row] for row in parts.iter("tr")]
-    assert cells == [list(net.summary().HEAD), *map(list, net.summary().rows())]
+    head, rows, _ = net.summary().table()
+    assert cells == [head, *rows]
     assert "&#x27;small&#x27; in phase train" in html
     assert net.summary()._repr_html_() == net.summary().html()
 

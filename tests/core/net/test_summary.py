@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre import InputLayer, Net
+from nacre import Input, InputLayer, L, Net
 from nacre.config import load
 from nacre.text import align, short, size
 from nacre_layers.containers.repeat import RepeatLayer
@@ -110,6 +110,17 @@ def test_the_text_has_a_line_for_each_layer() -> None:
     assert "(as one)" in lines[7]
     assert lines[8].split() == ["norm", "BatchNorm", "n", "4x6", "12", "12", "288", "B"]
     assert any(line.startswith(f"{42 + 12} parameters, 12 numbers in buffers") for line in lines)
+
+
+def test_a_column_without_numbers_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = Input(4)
+    score = L.InnerProduct(output_dim=3)(L.InnerProduct(output_dim=8, neuron="ReLU")(x))
+    made = Net("t", [L.SoftmaxLoss()(score, Input(dtype="int64"))], allocate=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = str(made).splitlines()
+    assert lines[2].split() == ["layer", "type", "tops", "parameters", "products", "memory"]
+    assert lines[5].startswith("inner_product1 "), "no name is broken"
+    assert max(map(len, lines)) <= 80
 
 
 def test_layers_with_weights_tell_their_multiplications() -> None:

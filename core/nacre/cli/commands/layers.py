@@ -208,13 +208,14 @@ def _kernels(offer: Offer, cls: type) -> list[dict[str, Any]]:
 
 def _page(page: dict[str, Any]) -> str:
     from ...discovery.registry import registry
-    from ...text import align, screen_width
+    from ...text import align, fill, screen_width
 
+    width = screen_width()
     whose = f"{page['distribution']} {page['version']}".rstrip()
     lines = [f"{page['name']}: {page['kind'].replace('_', ' ')} of {whose} ({page['module']})"]
     if page["problem"]:
         return "\n".join([*lines, "", f"cannot be opened: {page['problem']}"])
-    lines += ["", page["doc"] or "(not documented)"]
+    lines += ["", fill(page["doc"] or "(not documented)", width)]
     traits = [trait for trait, value in page["traits"].items() if value]
     if page["kind"] == "layer":
         lines += ["", f"traits: {', '.join(traits) or 'none'}"]
@@ -228,15 +229,16 @@ def _page(page: dict[str, Any]) -> str:
             )
             for field in page["fields"]
         ]
-        lines += ["", *align(("field", "type", "default", "what it is"), rows, width=screen_width())]
+        lines += ["", *align(("field", "type", "default", "what it is"), rows, width=width)]
     if registry().offers("layer_of", page["kind"]):
         lines += ["", f'as a layer: [[layer]] with type = "{page["name"]}", bottoms, tops and these fields']
     types = types_of(page["fields"])
     if types:
-        width = max(map(len, types))
-        lines += ["", "types:", *(f"  {name:{width}}  {words}" for name, words in types.items())]
+        longest = max(map(len, types))
+        indent = " " * (longest + 4)
+        lines += ["", "types:", *(fill(f"  {name:{longest}}  {words}", width, indent) for name, words in types.items())]
     kernels = [
-        f"  {one['backend']}: {one['kernel']} ({one['from']}), because {one['why']}"
+        fill(f"  {one['backend']}: {one['kernel']} ({one['from']}), because {one['why']}", width, "    ")
         for one in page["kernels"]
         if one["kernel"]
     ]
