@@ -11,7 +11,7 @@ from ..fields.component import need_default_of
 from ..graph.containers import expand
 from ..protocols.graph import Graph, Node
 from ..protocols.layer import Layer, Phase
-from ..text import free_name
+from ..text import free_name, listed
 from .input import InputLayer, without_ones
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ class Inputs:
             name: _read(name, given[name], self.layers[name], is_label=name in self.labels)
             for name in (*self.data, *self.targets)
         }
+        for name, (_, names) in read.items():
+            self._refuse_names(name, names)
         counts = {name: len(array) for name, (array, _) in read.items()}
         if len(set(counts.values())) > 1:
             lengths = ", ".join(f"'{name}' {count}" for name, count in counts.items())
@@ -85,6 +87,22 @@ class Inputs:
             {name: names for name, (_, names) in read.items() if names},
             [(name, one) for name in read for one in self.layers[name].changes(name)],
         )
+
+    def _refuse_names(self, name: str, names: Sequence[str]) -> None:
+        """Raise DataError for names of classes that a loss or a statistic would take for sizes."""
+        readers = [node for node in self.nodes if name in node.bottoms]
+        sizes = [node.name for node in readers if node.layer.compares_numbers]
+        if names and name in self.targets and sizes:
+            raise DataError(
+                f"'{name}' holds texts, but '{sizes[0]}' compares numbers",
+                "give numbers; scores of classes are compared by L.SoftmaxLoss()(scores, label)",
+            )
+        pairs = [node.name for node in readers if node.layer.boundary is not None]
+        if len(names) > 2 and pairs:
+            raise DataError(
+                f"'{name}' has {len(names)} classes, {listed(names)}, but '{pairs[0]}' tells two apart",
+                f"use L.SoftmaxLoss()(scores, label), with output_dim={len(names)} in the layer of the scores",
+            )
 
     def _by_name(self, what: str, given: Any, names: Sequence[str]) -> dict[str, Any]:
         if isinstance(given, Mapping):

@@ -77,6 +77,25 @@ def _same(one: Any, other: Any) -> bool:
     return not (_is_array(one) or _is_array(other)) and one == other
 
 
+def two_classes(layers: Iterable[Layer], blob: str) -> tuple[str, float, str] | None:
+    """Return how a blob with one number for each record tells two classes apart, or None if no loss does.
+
+    It is the blob that the loss reads, from which `blob` may be made by layers of one bottom without parameters, such
+    as a sigmoid; the number above which a record is of the second class; and the blob of the labels.
+    """
+    graph = Graph.of(layer for layer in layers if not layer.is_source)
+    every = [*dict.fromkeys(node for phase in PHASES for node in expand(graph, phase).nodes)]
+    judges = {node.bottoms[0]: node for node in every if node.layer.boundary is not None}
+    makers = {top: node for node in every for top in node.tops if not node.in_place}
+    while blob not in judges:
+        maker = makers.get(blob)
+        if maker is None or maker.layer.has_param or len(maker.bottoms) != 1:
+            return None
+        (blob,) = maker.bottoms
+    boundary = judges[blob].layer.boundary
+    return None if boundary is None else (blob, boundary, judges[blob].bottoms[1])
+
+
 def class_names(
     layers: Iterable[Layer], fitted: Fitted, count: Callable[[str], int | None]
 ) -> dict[str, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from ..protocols.layer import Layer, bottoms_of
 from ..random import RecordRandom
 from .arrays import array_of
 from .division import whole_parameters
-from .fitted import class_names
+from .fitted import class_names, two_classes
 from .input import InputLayer, without_ones
 
 if TYPE_CHECKING:
@@ -75,6 +75,11 @@ def predict(
     import numpy as np
 
     want = wanted(net.layers, output, net.algorithm)
+    named = want.outputs
+    pairs = {name: pair for name in named if (pair := two_classes(net.layers, name))} if classes else {}
+    if pairs:
+        judged = (blob for blob, _, _ in pairs.values())
+        want = wanted(net.layers, [*dict.fromkeys((*named, *judged))], net.algorithm)
     arrays = {name: _as_input(array, want.source_of(name)) for name, array in _arrays(data, want.needed).items()}
     counts = {len(array) for array in arrays.values()}
     if len(counts) != 1:
@@ -101,7 +106,12 @@ def predict(
     if classes:
         sizes = {name: int(np.prod(values.shape[1:])) for name, values in joined.items()}
         known = class_names(net.layers, net.fitted, sizes.get)  # outputs may be absent from the phase of the net
-        joined = {name: _classes(name, values, known.get(name, ())) for name, values in joined.items()}
+        joined = {
+            name: _of_two(joined[pairs[name][0]], pairs[name][1], known.get(pairs[name][2], ()))
+            if name in pairs and sizes[name] == 1
+            else _classes(name, joined[name], known.get(name, ()))
+            for name in named
+        }
     return joined if not isinstance(output, str) or len(joined) > 1 else joined.popitem()[1]
 
 
@@ -166,6 +176,14 @@ def _classes(name: str, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
         )
     numbers = values.argmax(axis=1)
     return np.array(names)[numbers] if names else numbers
+
+
+def _of_two(values: np.ndarray, boundary: float, names: Sequence[str]) -> np.ndarray:
+    """Return for each record whether its number is above the boundary, 0 or 1: or the names of these two classes."""
+    import numpy as np
+
+    numbers = (values.reshape(-1) > boundary).astype(np.int64)
+    return np.array(names)[numbers] if len(names) == 2 else numbers
 
 
 def _ends(graph: Graph) -> tuple[str, ...]:

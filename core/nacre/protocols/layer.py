@@ -125,6 +125,9 @@ class Layer(Configured):
     compares_numbers: ClassVar[bool] = False
     """Whether it compares numbers with numbers, as a loss of a regression does: it reads no scores of classes."""
 
+    boundary: ClassVar[float | None] = None
+    """For a loss of numbers that stand for two classes each: above it, its first bottom is of the second class."""
+
     connection: ClassVar[tuple[Connection, ...]] = ("one_to_one",)
     """For each bottom whether a feature of a top depends on one of its features, or on all; the last is for the rest.
 

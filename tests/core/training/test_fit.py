@@ -379,3 +379,29 @@ def test_layers_of_a_net_may_have_the_names_of_what_fit_adds() -> None:
     images, labels = np.ones((6, 4)), np.arange(6) % 3
     net.fit(images, labels, epochs=1, validation=0.5, class_weight="balanced", quiet=True)
     assert np.isfinite(net.evaluate(images, labels)["loss"])
+
+
+@pytest.mark.parametrize("probabilities", [False, True])
+def test_one_number_tells_two_classes_apart(probabilities: bool) -> None:
+    answers = np.where(X[:, 0] > 0, "yes", "no")
+    x, label = Input(6, name="x"), Input(1, name="label")
+    score = L.InnerProduct(output_dim=1, name="score", neuron="Sigmoid" if probabilities else "Identity")(x)
+    loss = L.BinaryCrossEntropyLoss() if probabilities else L.SigmoidCrossEntropyLoss()
+    net = Net("n", [loss(score, label), L.Power(name="end", scale=3.0)(score)], backend="numpy")
+    net.fit(X, answers, epochs=40, lr=0.1, quiet=True)
+    found = net.predict(X, classes=True)
+    assert (found == np.where(net.predict(X, "score")[:, 0] > 0.5 * probabilities, "yes", "no")).all()
+    assert (found == answers).mean() > 0.9
+    assert list(net.predict(X, ["end"], classes=True)) == ["end"]
+    net.reset()
+    net.fit(X, answers == "yes", epochs=40, lr=0.1, quiet=True)
+    assert (net.predict(X, classes=True) == (found == "yes")).mean() > 0.9
+
+
+def test_names_are_refused_where_they_are_no_classes() -> None:
+    x, y = Input(6, name="x"), Input(1, name="y")
+    score = L.InnerProduct(output_dim=1)(x)
+    with pytest.raises(DataError, match="'y' holds texts, but 'sizes' compares numbers"):
+        Net("n", [L.SquareLoss(name="sizes")(score, y)], backend="numpy").fit(X, NAMES[Y], quiet=True)
+    with pytest.raises(DataError, match=r"'y' has 3 classes, .*, but 'two' tells two apart"):
+        Net("n", [L.SigmoidCrossEntropyLoss(name="two")(score, y)], backend="numpy").fit(X, NAMES[Y], quiet=True)

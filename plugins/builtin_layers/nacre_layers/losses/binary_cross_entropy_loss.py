@@ -30,6 +30,7 @@ class BinaryCrossEntropyLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=T
     """
 
     weighs = True
+    boundary = 0.5
 
     bottoms: Annotated[Names, two_or_three, "the probabilities, the targets, and optionally the weight of each record"]
 

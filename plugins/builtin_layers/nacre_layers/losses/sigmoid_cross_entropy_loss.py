@@ -25,6 +25,7 @@ class SigmoidCrossEntropyLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=
     """
 
     weighs = True
+    boundary = 0.0
 
     bottoms: Annotated[Names, two_or_three, "the scores, the targets, and optionally the weight of each record"]
     normalize: Annotated[Normalizer, "the divisor of the sum"] = "batch"
