@@ -78,22 +78,53 @@ class AdaptivePoolingState(LayerState, of=AdaptivePoolingLayer, reads="inputs bl
         return self.layer.pooling.can_be_recorded(self.backend)
 
     def ready(self) -> None:
-        self.works = [
-            Work(self.backend, self.layer.pooling, shape, y.shape, partial(self.random.uniform, draw=number))
+        pooling = self.layer.pooling
+        self.works: list[Means | Work] = [
+            Means(self.backend, shape, y.shape)
+            if type(pooling) is Mean
+            else Work(self.backend, pooling, shape, y.shape, partial(self.random.uniform, draw=number))
             for number, (shape, y) in enumerate(zip(self.shapes, self.blobs, strict=True))
         ]
 
     def forward(self, inputs: list[Array]) -> None:
         for work, x, y in zip(self.works, inputs, self.blobs, strict=True):
-            self.layer.pooling.forward(self.backend, work.windows(x), y)
+            work.forward(x, y)
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         for work, x, y, dy, dx in zip(self.works, inputs, self.blobs, self.blobs_diff, diffs, strict=True):
             if dx is not None:
-                windows = work.windows(x if "inputs" in self.reads else None)
-                work.gradient[...] = 0
-                self.layer.pooling.backward(self.backend, windows, y, dy, work.gradients)
-                work.add_up(dx)
+                work.backward(x if "inputs" in self.reads else None, y, dy, dx)
+
+
+def windows_of(length: int, count: int) -> list[tuple[int, int]]:
+    """Return where each of `count` windows over an axis begins, and where it ends."""
+    return [(i * length // count, -(-(i + 1) * length // count)) for i in range(count)]
+
+
+class Means:
+    """The mean of each window: sums along one axis after the other, divided by the numbers of cells."""
+
+    def __init__(self, backend: Any, shape: Sequence[int], counts: Sequence[int]) -> None:
+        self.backend, self.there, self.back = backend, list[Way](), list[Way]()
+        sizes = np.ones([1] * len(shape))
+        for axis, (length, count) in enumerate(zip(shape[2:], counts[2:], strict=True), 2):
+            windows = windows_of(length, count)
+            cells = ((i, place, 1.0) for i, (start, stop) in enumerate(windows) for place in range(start, stop))
+            taps = Taps(count, length, cells)
+            self.there.append((axis, taps.placed(backend)))
+            self.back.append((axis, taps.back.placed(backend)))
+            line = [-1 if index == axis else 1 for index in range(len(shape))]
+            sizes = sizes * np.array([stop - start for start, stop in windows]).reshape(line)
+        self.sizes = backend.constant(sizes)
+
+    def forward(self, x: Array, y: Array) -> None:
+        through(self.backend, x, self.there, y)
+        self.backend.xp.divide(y, self.sizes, out=y)
+
+    def backward(self, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+        part = self.backend.scratch(y.shape, str(y.dtype), slot=5)
+        self.backend.xp.divide(dy, self.sizes, out=part)
+        through(self.backend, part, self.back, dx)
 
 
 class Work:
@@ -109,7 +140,7 @@ class Work:
         wide, steps, self.there, self.back = [*shape[:2]], list[int](), list[Way](), list[Way]()
         outside, sizes = np.zeros([1] * len(shape), bool), np.ones([1] * len(shape))
         for axis, (length, count) in enumerate(zip(shape[2:], counts[2:], strict=True), 2):
-            windows = [(i * length // count, -(-(i + 1) * length // count)) for i in range(count)]
+            windows = windows_of(length, count)
             lengths = np.array([stop - start for start, stop in windows])
             kernel = int(lengths.max())
             starts = enumerate(start for start, _ in windows)
@@ -141,6 +172,11 @@ class Work:
         self._windows.draw = self.draw if self.backend.phase == "train" else None
         return self._windows
 
-    def add_up(self, dx: Array) -> None:
-        """Write the gradient of the image: for each pixel the sum of its gradients in all windows."""
+    def forward(self, x: Array, y: Array) -> None:
+        self.pooling.forward(self.backend, self.windows(x), y)
+
+    def backward(self, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+        windows = self.windows(x)
+        self.gradient[...] = 0
+        self.pooling.backward(self.backend, windows, y, dy, self.gradients)
         through(self.backend, self.gradient, self.back, dx)
