@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -53,7 +54,9 @@ def flat_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+@lru_cache
 def _version(distribution: str) -> str:
+    """Return the version of a distribution, looked up once: what is installed later is not what this process runs."""
     from importlib import metadata
 
     try:
@@ -62,6 +65,7 @@ def _version(distribution: str) -> str:
         return "not installed"
 
 
+@lru_cache
 def _processor() -> str:
     with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
