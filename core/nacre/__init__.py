@@ -255,4 +255,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PLACE, *_DOORS})
+    own = (name for name in globals() if name.startswith("__"))
+    return sorted({*own, *_PLACE, *_DOORS})

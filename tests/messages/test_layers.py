@@ -213,14 +213,14 @@ MESSAGES: list[Message] = [
         lambda: run(SoftmaxLossLayer(name="loss", bottoms=["x", "label"]), np.zeros((2, 3)), [[0], [3]]),
         (
             "loss: label 3 of record 1 of the batch is not a whole number from 0 to 2\n"
-            "  check the label file, and the number of outputs of the layer before"
+            "  labels count from 0: check them, and the number of outputs of the layer before"
         ),
     ),
     (
         lambda: run(AccuracyLayer(name="acc", bottoms=["x", "label"]), np.zeros((2, 3)), [[0], [0.5]]),
         (
             "acc: label 0.5 of record 1 of the batch is not a whole number from 0 to 2\n"
-            "  check the label file, and the number of outputs of the layer before"
+            "  labels count from 0: check them, and the number of outputs of the layer before"
         ),
     ),
     (

@@ -315,7 +315,17 @@ MESSAGES: list[Message] = [
         ),
     ),
     # Prediction
-    (lambda: made().predict(np.ones((5, 3)), "b"), "blob 'data' has records of shape (4,), but the data have (3,)"),
+    (
+        lambda: made().predict(np.ones((5, 3)), "b"),
+        "blob 'data' has records of shape (4,), but the data have (3,)\n  give an array (records, 4)",
+    ),
+    (
+        lambda: made().predict(np.ones(4), "b"),
+        (
+            "blob 'data' has records of shape (4,), but the data have ()\n"
+            "  a single record is x[None]; give an array (records, 4)"
+        ),
+    ),
     (lambda: made().predict(np.ones((0, 4)), "b"), "'data': the data have no record"),
     (lambda: made().predict([["x"] * 4], "b"), "blob 'data': the data must be numbers, but the array has the type <U1"),
     (lambda: made().predict({"other": np.ones((5, 4))}, "b"), "the net needs the blobs data, but data is missing"),

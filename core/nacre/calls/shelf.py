@@ -25,12 +25,18 @@ class Shelf:
         try:
             return self[name]
         except RegistryError as error:
+            if registry().offers("layer", name):
+                raise NoLayerError(str(error.args[0]), error.remedy) from None
+            _, *rest = error.remedy.split("\n")  # which plugins failed
+            remedy = "dir(L) has all names; docs/from-pytorch.md and docs/how-to/from-keras.md those of other libraries"
             unknown = f"no layer '{name}'{nearest(name, dir(self))}"
-            offered = registry().offers("layer", name)
-            raise NoLayerError(str(error.args[0]) if offered else unknown, error.remedy) from None
+            raise NoLayerError(unknown, "\n".join([remedy, *rest])) from None
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
         raise ConfigError("L is not called: its attributes are the layers", "write L.Convolution(n_filter=20)(x)")
+
+    def __repr__(self) -> str:
+        return f"<L, the {len(dir(self))} layers of all plugins by their names: L.InnerProduct(output_dim=10)>"
 
     def __dir__(self) -> list[str]:
         here = registry()

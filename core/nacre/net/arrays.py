@@ -204,7 +204,8 @@ def array_of(name: str, given: Any) -> np.ndarray:
             array = array.astype(np.float64)  # the columns of a table may have different types
     except (RuntimeError, TypeError, ValueError) as error:
         message = f"'{name}': this {type(given).__name__} cannot be made an array of numbers: {error}"
-        raise DataError(message, "give an array, a list of numbers, or a table of numbers") from error
+        sparse = "a sparse matrix is made full by x.toarray()" if hasattr(given, "toarray") else ""
+        raise DataError(message, sparse or "give an array, a list of numbers, or a table of numbers") from error
     if not array.ndim:
         message = f"'{name}' is {brief(given)}, but must be an array (records, ...)"
         raise DataError(message, "read files into an array first; a single record is x[None]")

@@ -225,7 +225,11 @@ def _derive(net: Net, want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch
     for name, shape in shapes.items():
         value = net.memory.final.get(name)
         if value is not None and value.shape[1:] != shape:
-            raise DataError(f"blob '{name}' has records of shape {value.shape[1:]}, but the data have {shape}")
+            single = "a single record is x[None]; " if shape == value.shape[2:] else ""
+            raise DataError(
+                f"blob '{name}' has records of shape {value.shape[1:]}, but the data have {shape}",
+                f"{single}give an array (records, {', '.join(map(str, value.shape[1:]))})",
+            )
     layers = layers_for(want, shapes, batch_size, {name: _type(net, name) for name in shapes})
     options: dict[str, Any] = {} if net.division is None else {"share": None, "initialise": False}
     return net.derive("predict", layers, keep=want.outputs, **options)

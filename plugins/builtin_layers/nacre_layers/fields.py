@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -72,3 +72,10 @@ class Biased(BiasFields):
 
 class Weighted(WeightFields, Biased):
     """A layer with a weight and, unless `bias=False`, a bias."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "use_bias": "bias",
+        "kernel_initializer": "weight_init",
+        "bias_initializer": "bias_init",
+        "kernel_regularizer": "weight_regu",
+    }

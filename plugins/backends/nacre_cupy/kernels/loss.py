@@ -14,7 +14,7 @@ from .launch import LANES, THREADS, TYPES, CudaKernel, function, scalars
 NUMBERS = ("float32", "float64", "bf16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 """Types of labels and of records' weights, as loss.cu counts them."""
 DIVISORS = ("valid", "full", "batch", "none")
-REMEDY = "check the label file, and the number of outputs of the layer before"
+REMEDY = "labels count from 0: check them, and the number of outputs of the layer before"
 
 
 class SoftmaxLossKernel(CudaKernel, reads="inputs"):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from nacre import (
     Array,
@@ -31,6 +32,18 @@ class FilterLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True, con
     """The fields of layers whose filters slide over images."""
 
     shown = ("kernel", "stride", "dilation", "n_group")
+
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        **Weighted.elsewhere,
+        "filters": "n_filter",
+        "out_channels": "n_filter",
+        "kernel_size": "kernel",
+        "strides": "stride",
+        "padding": "pad",
+        "dilation_rate": "dilation",
+        "groups": "n_group",
+        "activation": "neuron",
+    }
 
     bottoms: Annotated[Names, at_least(1), "the images to filter"]
     tops: Annotated[Names, as_many_as("bottoms"), "the filtered images"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 from nacre import Array, LayerState, Names, exactly, fraction
 
@@ -26,6 +27,7 @@ class DropoutLayer(OnNumbers, can_do_bp=True, is_inplace=True):
     """
 
     shown = ("ratio",)
+    elsewhere: ClassVar[Mapping[str, str]] = {"p": "ratio", "rate": "ratio"}
 
     bottoms: Annotated[Names, exactly(1), "the blob, changed in place"]
     ratio: Annotated[float, fraction, "probability to become 0"] = 0.5

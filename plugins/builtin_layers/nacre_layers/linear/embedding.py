@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from nacre import Array, ClassCount, Layer, LayerState, Names, Parameter, as_many_as, at_least, positive
 
@@ -30,6 +31,12 @@ class EmbeddingLayer(Weighted, has_param=True, can_do_bp=True, connection="one_t
     """
 
     feature_axis = -1
+
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        **Weighted.elsewhere,
+        "num_embeddings": "input_dim",
+        "embedding_dim": "output_dim",
+    }
 
     bottoms: Annotated[Names, at_least(1), "the numbers, for example of words"]
     tops: Annotated[Names, as_many_as("bottoms"), "their vectors"]

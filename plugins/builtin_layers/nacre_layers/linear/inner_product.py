@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from nacre import Array, ClassCount, Identity, Layer, Names, Neuron, Parameter, as_many_as, at_least, positive
 
@@ -34,6 +35,13 @@ class InnerProductLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=Tru
     """
 
     feature_axis = -1
+
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        **Weighted.elsewhere,
+        "units": "output_dim",
+        "out_features": "output_dim",
+        "activation": "neuron",
+    }
 
     bottoms: Annotated[Names, at_least(1), "the blobs to multiply"]
     tops: Annotated[Names, as_many_as("bottoms"), "the products"]

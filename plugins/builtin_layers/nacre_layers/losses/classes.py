@@ -68,7 +68,7 @@ class Classes:
             count,
             self.shape[1],
             free=self.ignored,
-            remedy="check the label file, and the number of outputs of the layer before",
+            remedy="labels count from 0: check them, and the number of outputs of the layer before",
         )
 
     def pick(self, label: Array) -> Array:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 from nacre import Array, Identity, LayerState, Names, Neuron, Parameter, exactly, positive
 
@@ -11,6 +12,8 @@ from ..fields import Biased, ScaleFields
 
 class Normalising(ScaleFields, Biased, has_param=True, has_neuron=True, can_do_bp=True):
     """A layer that normalises one bottom, by default with a scale and a bias."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = {"eps": "epsilon", "momentum": "decay"}
 
     bottoms: Annotated[Names, exactly(1), "the blob to normalise"]
     tops: Annotated[Names, exactly(1), "the normalised blob"]

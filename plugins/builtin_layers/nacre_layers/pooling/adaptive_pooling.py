@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class AdaptivePoolingLayer(Layer, has_neuron=True, can_do_bp=True):
     """
 
     shown = ("pooling", "size")
+
+    elsewhere: ClassVar[Mapping[str, str]] = {"output_size": "size"}
 
     bottoms: Annotated[Names, at_least(1), "the blobs to pool"]
     tops: Annotated[Names, as_many_as("bottoms"), "the pooled blobs"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 from nacre import (
     Array,
@@ -62,6 +62,13 @@ class PoolingLayer(Layer, has_neuron=True, can_do_bp=True):
     """
 
     shown = ("pooling", "kernel", "stride")
+
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "pool_size": "kernel",
+        "kernel_size": "kernel",
+        "strides": "stride",
+        "padding": "pad",
+    }
 
     bottoms: Annotated[Names, at_least(1), "the blobs to pool"]
     tops: Annotated[Names, once_or_twice, "the pooled blobs, optionally followed by the masks"]

@@ -47,6 +47,15 @@ class RecurrentLayer(WeightFields, Biased, has_param=True, can_do_bp=True, conne
     states: ClassVar[tuple[str, ...]] = ("hidden",)
     """The names of the states that go from step to step."""
 
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "units": "output_dim",
+        "hidden_size": "output_dim",
+        "num_layers": "n_layer",
+        "bidirectional": "direction",
+        "batch_first": "time_major",
+        "stateful": "carry",
+    }
+
     bottoms: Annotated[Names, at_least(1), "the sequences; then, if told, lengths or cont; then the first states"]
     tops: Annotated[Names, at_least(1), "the state of every step; then, if wanted, the last states"]
     output_dim: Annotated[int, positive, "size of the state, and of the top"]
