@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Annotated, Any
 
 import numpy as np
@@ -45,6 +46,8 @@ class OddLayer(Layer, has_param=True, has_loss=True, has_stats=True, can_do_bp=T
         yield from super().complaints()
         if self.fault == "complaints raise":
             raise IndexError("out of range")
+        if self.fault == "complaints are numbers":
+            yield 3  # type: ignore[misc]
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> Any:
         if self.fault == "setup raises":
@@ -69,6 +72,10 @@ class OddState(LayerState):
             self.blobs.append(backend.blob(inputs[0].shape))
         if layer.fault == "parameters are arrays":
             self.parameters = [np.zeros(1)]  # type: ignore[list-item]
+        if layer.fault == "parameters of one name":
+            self.parameters *= 2
+        if layer.fault in DECLARED:
+            DECLARED[layer.fault](self, inputs)
 
     def ready(self) -> None:
         if self.fault == "ready raises":
@@ -99,13 +106,15 @@ class OddState(LayerState):
             diffs[0] = self.blobs_diff[0]
         if self.fault == "gradient = ":
             self.parameters[0].gradient = np.zeros(1)
-        self.parameters[0].gradient[...] = 0
+        gradient: Any = self.parameters[0].gradient
+        gradient[...] = 0
         if diffs[0] is not None:
             diffs[0][...] = np.nan if self.fault == "backward NaN" else self.blobs_diff[0]
         return self.blobs_diff[0] if self.fault == "backward returns" else None
 
     def memory(self) -> Any:
-        return {"memory is a list": [1], "memory of objects": {"seen": {1, 2}}}.get(self.fault, {})
+        faults = {"memory is a list": [1], "memory of objects": {"seen": {1, 2}}, "memory by number": {3: 1}}
+        return faults.get(self.fault, {})
 
     def dump_statistics(self) -> Any:
         if self.fault == "statistics raise":
@@ -118,6 +127,45 @@ class OddState(LayerState):
     def shutdown(self) -> None:
         if self.layer.fault == "shutdown raises":
             raise ProcessLookupError("no such process")
+
+
+def reshaped(array: Any) -> Any:
+    return array.reshape(7, 7, 7)
+
+
+def _set(thing: Any, name: str, value: Any) -> None:
+    setattr(thing, name, value)
+
+
+DECLARED: dict[str, Callable[[OddState, list[Any]], object]] = {
+    "blobs are None": lambda self, inputs: _set(self, "blobs", None),
+    "blobs are words": lambda self, inputs: _set(self, "blobs", ["top"]),
+    "intermediates are a blob": lambda self, inputs: _set(self, "intermediates", self.blobs[0]),
+    "a blob of objects": lambda self, inputs: self.backend.blob((2, 3), "object"),
+    "a blob of half a row": lambda self, inputs: self.backend.blob((2.5, 3)),  # type: ignore[arg-type]
+    "a blob is used": lambda self, inputs: inputs[0] * 2,
+    "a number as initializer": lambda self, inputs: Parameter("bias", (1,), init=3),  # type: ignore[arg-type]
+    "a word as shape": lambda self, inputs: Parameter("bias", "1", init=Constant()),  # type: ignore[arg-type]
+    "a field is set": lambda self, inputs: _set(self.layer, "fault", ""),
+    "a function raises": lambda self, inputs: reshaped(np.zeros(6)),
+}
+"""What goes wrong while a state declares what it needs."""
+
+
+class OddBoxLayer(Layer):
+    """A container that is made of what the test says."""
+
+    bottoms: Annotated[Names, exactly(1)]
+    tops: Annotated[Names, exactly(1)]
+    fault: str = ""
+
+    def expand(self) -> Any:
+        return {
+            "None": lambda: None,
+            "names": lambda: ["ReLU"],
+            "no end": lambda: (HalfLayer(name=f"h{n}", bottoms=self.bottoms, tops=f"h{n}") for n in count()),
+            "itself": lambda: [OddBoxLayer(name="box", bottoms=self.bottoms, tops=self.tops, fault="itself")],
+        }[self.fault]()
 
 
 class HalfLayer(Layer, can_do_bp=True):
@@ -151,16 +199,17 @@ class OddSourceLayer(Layer, is_source=True):
 class OddSourceState(SourceState, of=OddSourceLayer):
     """The state of `OddSourceLayer`."""
 
-    endless = True
-
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
+        self.endless = layer.fault != "epoch is None"
         self.blobs = [backend.blob((2, 4)), backend.blob((2,), "int64")]
 
     def forward(self, inputs: list[Any]) -> None:
         if self.layer.fault == "forward raises":
             raise EOFError("the camera is off")
-        self.rows = None if self.layer.fault == "rows are None" else 2  # type: ignore[assignment]
+        rows: Any = {"rows are None": None, "rows are too many": 5}.get(self.layer.fault, 2)
+        self.rows = rows
+        self.epoch = None if self.layer.fault == "epoch is None" else 0  # type: ignore[assignment]
         self.blobs[0][...] = 1
 
 

@@ -19,6 +19,7 @@ from nacre_solvers import SGD, Snapshot
 from odd_things import (
     HalfLayer,
     OddAlgorithm,
+    OddBoxLayer,
     OddCallback,
     OddConstraint,
     OddInitializer,
@@ -36,7 +37,7 @@ from odd_things import (
 from registries import NewRegistry, install_plugin
 
 OFFERS: list[tuple[str, str, object]] = [
-    *(("layer", name, f"odd_things:{name}Layer") for name in ("Odd", "Half", "Stateless", "OddSource")),
+    *(("layer", name, f"odd_things:{name}Layer") for name in ("Odd", "OddBox", "Half", "Stateless", "OddSource")),
     *(
         (kind, name, f"odd_things:{name}")
         for kind, name in (
@@ -81,8 +82,14 @@ def odd(fault: str, **options: Any) -> Any:
     return solve(ip(), OddLayer(name="odd", bottoms="ip", tops="odd", fault=fault), **options)
 
 
+def boxed(fault: str) -> Any:
+    return net(ip(), OddBoxLayer(name="box", bottoms="ip", tops="box", fault=fault))
+
+
 def sourced(**fields: Any) -> Any:
-    return net(source=OddSourceLayer(name="eye", tops=["data", "label"], **fields)).forward()
+    made = net(source=OddSourceLayer(name="eye", tops=["data", "label"], **fields))
+    made.forward()
+    return made.epoch
 
 
 def stored() -> Any:
@@ -339,10 +346,167 @@ FAULTS: dict[str, tuple[Callable[[], object], str, str]] = {
     "a source without rows": (
         lambda: sourced(fault="rows are None"),
         (
-            "layer 'eye' (OddSource of odd-things 1.0): its rows are None, but it must be the number "
-            "of real rows of the batch [class OddSourceState(SourceState, of=OddSourceLayer):]"
+            "layer 'eye' (OddSource of odd-things 1.0): its rows are None, but must be how many rows "
+            "of the batch of 2 are real [class OddSourceState(SourceState, of=OddSourceLayer):]"
         ),
         f"forward must set self.rows, or {AWAY}",
+    ),
+    "complaints that are no sentences": (
+        lambda: filed('type = "Odd"\nfault = "complaints are numbers"'),
+        (
+            "layer 'x' (Odd of odd-things 1.0): complaints returned [3], but it must yield sentences "
+            "[class OddLayer(Layer, has_param=True, has_loss=True, has_stats=True, can_do_bp=True):]"
+        ),
+        AWAY,
+    ),
+    "blobs are None": (
+        lambda: odd("blobs are None"),
+        (
+            "layer 'odd' (Odd of odd-things 1.0): OddState.blobs is None, but must be a list of what "
+            "backend.blob() returns [class OddState(LayerState):]"
+        ),
+        AWAY,
+    ),
+    "blobs are words": (
+        lambda: odd("blobs are words"),
+        (
+            "layer 'odd' (Odd of odd-things 1.0): OddState.blobs has a str, but must have only what "
+            "backend.blob() returns [class OddState(LayerState):]"
+        ),
+        AWAY,
+    ),
+    "intermediates are a blob": (
+        lambda: odd("intermediates are a blob"),
+        (
+            "layer 'odd' (Odd of odd-things 1.0): OddState.intermediates is Blob(2 x 3, float32), "
+            "but must be a list of what backend.blob() returns [class OddState(LayerState):]"
+        ),
+        AWAY,
+    ),
+    "parameters of one name": (
+        lambda: odd("parameters of one name"),
+        (
+            "layer 'odd' (Odd of odd-things 1.0): OddState.parameters has two of the name 'weight' "
+            "[class OddState(LayerState):]"
+        ),
+        AWAY,
+    ),
+    "a blob of objects": (
+        lambda: odd("a blob of objects"),
+        (
+            "layer 'odd' (Odd of odd-things 1.0): __init__: a blob cannot hold object [\"a blob of "
+            'objects": lambda self, inputs: self.backend.blob((2, 3), "object"),]'
+        ),
+        f"it has numbers: floating, whole, or booleans, or {AWAY}",
+    ),
+    "a blob of half a row": (
+        lambda: odd("a blob of half a row"),
+        (
+            "layer 'odd' (Odd of odd-things 1.0): __init__: a blob cannot have the shape (2.5, 3); "
+            'it must be a tuple of whole numbers ["a blob of half a row": lambda self, inputs: '
+            "self.backend.blob((2.5, 3)),  # type: ignore[arg-type]]"
+        ),
+        AWAY,
+    ),
+    "a blob is used before ready": (
+        lambda: odd("a blob is used"),
+        (
+            "layer 'odd' (Odd of odd-things 1.0): __init__: a declared blob of shape (2, 3) was "
+            'used, but it has no memory before ready() ["a blob is used": lambda self, inputs: '
+            "inputs[0] * 2,]"
+        ),
+        AWAY,
+    ),
+    "a number as initializer": (
+        lambda: odd("a number as initializer"),
+        (
+            "layer 'odd' (Odd of odd-things 1.0): __init__: parameter 'bias': init is an int, but "
+            'must be an Initializer or None ["a number as initializer": lambda self, inputs: '
+            'Parameter("bias", (1,), init=3),  # type: ignore[arg-type]]'
+        ),
+        AWAY,
+    ),
+    "a word as shape": (
+        lambda: odd("a word as shape"),
+        (
+            "layer 'odd' (Odd of odd-things 1.0): __init__: parameter 'bias': its shape is '1', but "
+            'must be a tuple of whole numbers ["a word as shape": lambda self, inputs: '
+            'Parameter("bias", "1", init=Constant()),  # type: ignore[arg-type]]'
+        ),
+        AWAY,
+    ),
+    "a field is set": (
+        lambda: odd("a field is set"),
+        (
+            "layer 'odd' (Odd of odd-things 1.0): setup: OddLayer: fault cannot be set, because "
+            "layers and components do not change [setattr(thing, name, value)]"
+        ),
+        f"make another: dataclasses.replace(layer, fault=...), or {AWAY}",
+    ),
+    "a function of the package raises": (
+        lambda: odd("a function raises"),
+        (
+            "layer 'odd' (Odd of odd-things 1.0): __init__ raised ValueError: cannot reshape array "
+            "of size 6 into shape (7,7,7) [return array.reshape(7, 7, 7)]"
+        ),
+        AWAY,
+    ),
+    "memory by number": (
+        lambda: odd("memory by number", callbacks=[Snapshot()]),
+        (
+            "layer 'odd' (Odd of odd-things 1.0): memory returned the key 3, but its keys must be "
+            "strings [class OddState(LayerState):]"
+        ),
+        AWAY,
+    ),
+    "a container returns None": (
+        lambda: boxed("None"),
+        (
+            "layer 'box' (OddBox of odd-things 1.0): expand returned None, but it must return layers "
+            "[class OddBoxLayer(Layer):]"
+        ),
+        AWAY,
+    ),
+    "a container returns names": (
+        lambda: boxed("names"),
+        (
+            "layer 'box' (OddBox of odd-things 1.0): expand returned 'ReLU' among its layers, but it "
+            "must return layers [class OddBoxLayer(Layer):]"
+        ),
+        AWAY,
+    ),
+    "a container without an end": (
+        lambda: boxed("no end"),
+        (
+            "layer 'box' (OddBox of odd-things 1.0): expand returned more than 100,000 layers [class "
+            "OddBoxLayer(Layer):]"
+        ),
+        AWAY,
+    ),
+    "a container in itself": (
+        lambda: boxed("itself"),
+        (
+            "layer 'box' (OddBox of odd-things 1.0): expand never ends: it made 100 containers, one "
+            "inside the other, and makes one more [class OddBoxLayer(Layer):]"
+        ),
+        AWAY,
+    ),
+    "a source of more rows than a batch has": (
+        lambda: sourced(fault="rows are too many"),
+        (
+            "layer 'eye' (OddSource of odd-things 1.0): its rows are 5, but must be how many rows of "
+            "the batch of 2 are real [class OddSourceState(SourceState, of=OddSourceLayer):]"
+        ),
+        f"forward must set self.rows, or {AWAY}",
+    ),
+    "a source without passes": (
+        lambda: sourced(fault="epoch is None"),
+        (
+            "layer 'eye' (OddSource of odd-things 1.0): its epoch is None, but must be how many "
+            "passes over the data are complete [class OddSourceState(SourceState, "
+            "of=OddSourceLayer):]"
+        ),
+        f"forward must set self.epoch, or {AWAY}",
     ),
     "a transformer raises": (
         lambda: net(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from types import FrameType, TracebackType
 from typing import Any, cast
 
-from ..errors import ContractError, NacreError, PluginError
+from ..errors import BlobError, ContractError, NacreError, PluginError
 from .guard import ForeignError, described, guarded, is_class, is_ctrl_c, place_text, shown
 from .offers import FIRST_PARTY, Provenance, removal
 from .registry import registry
@@ -53,9 +54,7 @@ def blamed(error: BaseException, thing: object = None) -> NacreError | None:
     """
     if is_ctrl_c(error) or isinstance(error, MemoryError):  # which are nobody's mistake
         return None
-    if isinstance(error, NacreError) and type(error) is not ContractError:
-        return None
-    if isinstance(error, ContractError) and error.blamed:
+    if isinstance(error, NacreError) and (error.blamed or not _is_misuse(error)):
         return None
     steps = list(_steps(error.__traceback__))
     found = next((one for one in map(_at, reversed(steps)) if one is not None), None)
@@ -65,9 +64,20 @@ def blamed(error: BaseException, thing: object = None) -> NacreError | None:
             return None
         found = given, _owner(given.cls)
     what, whose = found
-    if what is None and given is not None and not is_own(given.cls) and _owner(given.cls) == whose:
-        what = given
+    if what is None:  # a function of the package: say for which object it works
+        around = (one[0] for one in map(_at, reversed(steps)) if one is not None and one[0] is not None)
+        if given is not None and not is_own(given.cls):
+            around = chain(around, (given,))
+        what = next((one for one in around if _owner(one.cls) == whose), None)
     return _error(error, steps, what, whose)
+
+
+def _is_misuse(error: NacreError) -> bool:
+    """Return whether nacre raised an error because code used it wrongly, so that nobody raised it on purpose.
+
+    What is an AttributeError, too, is about a field that was set.
+    """
+    return isinstance(error, ContractError | BlobError | AttributeError)
 
 
 def wrong(thing: object, reason: str, remedy: str = "") -> PluginError:
@@ -234,16 +244,18 @@ def _error(
     place = (inside[-1][0].f_code.co_filename, inside[-1][1]) if inside else ("", 0)
     if not inside and what is not None:
         place = place_of_class(what.cls)
-    called = [step for step in mine or inside if _module(step[0]).partition(".")[0] == package] or mine
+    called = [step for step in mine or inside if _module(step[0]).partition(".")[0] == package]
+    if not called and what is not None:  # nacre's own code for it, of which only methods have names that authors know
+        called = [step for step in mine if hasattr(what.cls, step[0].f_code.co_name)]
     method = called[0][0].f_code.co_name if called else ""
     doing = method if method.isidentifier() else ""  # and not <module> or <lambda>
     missing = _missing(error, steps, what)
-    own_words = isinstance(error, ContractError)
+    own_words = isinstance(error, NacreError)
     said = str(error.args[0]) if own_words else f"raised {described(error)}"
     said = missing or (f"{doing}: {said}" if own_words and doing else f"{doing} {said}".strip())
-    kind = ContractError if own_words else PluginError
+    kind = type(error) if own_words else PluginError
     where = place_text(*place)
-    remedy = error.remedy if isinstance(error, ContractError) else ""
+    remedy = error.remedy if own_words else ""
     made = kind(f"{name_of(what, whose)}: {said} [{where}]", advice(whose, what, remedy))
     made.blamed = True
     return made

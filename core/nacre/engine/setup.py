@@ -11,7 +11,7 @@ from typing import Any
 from ..discovery.blame import accused
 from ..discovery.kernels import Choice
 from ..discovery.offers import Offer
-from ..errors import ConfigError, ContractError
+from ..errors import ConfigError, ContractError, brief
 from ..graph.gradients import back_propagates
 from ..graph.wiring import Wiring
 from ..protocols.backend import Backend, HostMemory
@@ -30,6 +30,8 @@ from .target import Target
 
 Made = Callable[[Choice, ExitStack], Op]
 """Makes the op of a layer or neuron for a choice; the state's `shutdown` is put on the stack."""
+
+BLOBS = "what backend.blob() returns"
 
 
 def set_up(target: Target, wiring: Wiring, wanted: Sequence[bool], stack: ExitStack, *, trains: bool) -> list[Op]:
@@ -265,10 +267,14 @@ def _check_state(node: Node, state: Any) -> None:
             raise ContractError(f"{kind} does not define {method}, but a state needs both forward and backward")
     if layer.is_source and base is not SourceState:
         raise ContractError(f"{kind} is the state of a source, so it must be a SourceState")
+    for name, wanted in (("blobs", BLOBS), ("intermediates", BLOBS), ("parameters", "Parameters")):
+        if not isinstance(declared := getattr(state, name), list | tuple):
+            raise ContractError(f"{kind}.{name} is {brief(declared)}, but must be a list of {wanted}")
     if len(state.blobs) != len(node.tops):
         raise ContractError(f"{kind} declares {len(state.blobs)} blobs for {len(node.tops)} tops")
-    if layer.has_param and not isinstance(getattr(state, "parameters", None), list):
-        raise ContractError(f"the class declares has_param, but {kind} has no list 'parameters'")
+    for one in state.blobs:
+        if not hasattr(one, "shape") or not hasattr(one, "dtype"):  # a state may have made an array itself
+            raise ContractError(f"{kind}.blobs has {with_article(type(one).__name__)}, but must have only {BLOBS}")
     if state.parameters and not layer.has_param:
         raise ContractError(f"{kind} has parameters, but {type(layer).__name__} does not declare has_param")
     if layer.has_loss and not hasattr(state, "loss"):
@@ -280,8 +286,12 @@ def _check_state(node: Node, state: Any) -> None:
     for one in state.intermediates:
         if not isinstance(one, Blob) or one.of is not None:
             found = "an alias" if isinstance(one, Blob) else with_article(type(one).__name__)
-            raise ContractError(f"{kind}.intermediates has {found}, but must have only what backend.blob() returns")
+            raise ContractError(f"{kind}.intermediates has {found}, but must have only {BLOBS}")
+    names = set[str]()
     for parameter in state.parameters:
         if not isinstance(parameter, Parameter):  # pyright: ignore[reportUnnecessaryIsInstance]
             found = with_article(type(parameter).__name__)
             raise ContractError(f"{kind}.parameters has {found}, but must have only Parameters")
+        if parameter.name in names:
+            raise ContractError(f"{kind}.parameters has two of the name '{parameter.name}'")
+        names.add(parameter.name)

@@ -8,7 +8,7 @@ import operator
 import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast, dataclass_transform
 
@@ -479,10 +479,17 @@ def _own_hints(base: type[Configured]) -> Mapping[str, Any]:
 def _complaints_of(thing: Configured) -> list[str]:
     """Return what an object says about its fields; what else a plugin's class raises names the plugin."""
     try:
-        return list(thing.complaints())
+        answer: Any = thing.complaints()
+        given: list[Any] = list(cast("Iterable[Any]", answer)) if isinstance(answer, Iterable) else [answer]
     except BaseException as error:
         from ..discovery.blame import blamed
 
         if (found := blamed(error, thing)) is not None:
             raise found from error
         raise
+    if isinstance(answer, str) or not all(isinstance(one, str) for one in given):
+        from ..discovery.blame import wrong
+
+        returned = answer if answer is None or isinstance(answer, str) else given
+        raise wrong(thing, f"complaints returned {brief(returned)}, but it must yield sentences")
+    return given

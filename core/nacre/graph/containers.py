@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import ConfigError, ContractError
+from ..errors import ConfigError, ContractError, brief
 from ..protocols.graph import Graph, Inside, Node
-from ..protocols.layer import Inner, Layer, bottoms_of, is_container, is_output, layer_type, refuse_unwired, tops_of
+from ..protocols.layer import Inner, Layer, bottoms_of, is_container, is_output, refuse_unwired, tops_of
 
 if TYPE_CHECKING:
     from ..protocols.algorithm import Algorithm
 
 MOST = 100_000
 """Layers of the largest net with containers: a few numbers in a file could ask for any number of them."""
+
+DEEPEST = 100
+"""Containers around a layer, at most: one that contains its like would have no end."""
 
 _lock = threading.RLock()
 
@@ -25,7 +28,7 @@ def inner_layers(container: Layer) -> tuple[Inner, ...]:
     """Return the layers that a container is made of: always the same objects, which the container keeps.
 
     Raises:
-        ContractError: `expand` returns something else than layers.
+        ContractError: `expand` returns something else than layers, or does not end.
         ConfigError: one of the layers cannot stand in a container, or writes a blob that it must not write.
     """
     with _lock:  # two threads that make nets of one container must get the same layers
@@ -52,10 +55,15 @@ def _own_name(inner: Inner) -> str:
 
 def _checked(container: Layer) -> Iterator[Inner]:
     missing = dict.fromkeys(tops_of(container))
-    for one in container.expand():
+    made: Any = container.expand()
+    if not isinstance(made, Iterable):
+        raise ContractError(f"expand returned {brief(made)}, but it must return layers")
+    for number, one in enumerate(cast("Iterable[Any]", made)):
+        if number == MOST:
+            raise ContractError(f"expand returned more than {MOST:,} layers")
         inner = one if isinstance(one, Inner) else Inner(one)
         if not isinstance(inner.layer, Layer):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ContractError(f"{layer_type(type(container))}.expand must return layers, not {one!r}")
+            raise ContractError(f"expand returned {brief(one)} among its layers, but it must return layers")
         name = f"{container.name}/{_own_name(inner)}"
         refuse_unwired(inner.layer, name)
         if inner.layer.is_source or is_output(inner.layer):
@@ -112,6 +120,7 @@ def _leaves(node: Node, phase: str, owners: dict[int, Inside]) -> Iterator[Node]
     blobs = dict(zip(bottoms_of(container), node.bottoms, strict=True))
     blobs |= zip(tops_of(container), node.tops, strict=True)
     around = () if node.inside is None else node.inside.containers
+    _refuse_endless(container, around)
     for inner in inner_layers(container):
         if phase not in inner.layer.exclude:
             inside = _inside(node, inner, (*around, container), blobs)
@@ -119,6 +128,13 @@ def _leaves(node: Node, phase: str, owners: dict[int, Inside]) -> Iterator[Node]
                 first = owners.setdefault(id(inner.layer), inside)
                 inside = replace(inside, owner=first.owner, key=first.key)
             yield from _leaves(Node(inner.layer, inner.layer, inside), phase, owners)
+
+
+def _refuse_endless(container: Layer, around: Sequence[Layer]) -> None:
+    if len(around) >= DEEPEST or any(one is container for one in around):
+        raise ContractError(
+            f"expand never ends: it made {len(around)} containers, one inside the other, and makes one more"
+        )
 
 
 def _inside(node: Node, inner: Inner, containers: tuple[Layer, ...], blobs: Mapping[str, str]) -> Inside:

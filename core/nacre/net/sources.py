@@ -63,18 +63,15 @@ class Sources:
     def _count_rows(self) -> None:
         if self._at_work:
             # Sources may have batches of different sizes; the one that is not full gives the number.
-            try:
-                short = [state.rows for op, state in self._at_work if state.rows < op.outputs[0].shape[0]]
-            except TypeError as error:
-                raise self._no_rows(error) from error
+            short: list[int] = []
+            for op, state in self._at_work:
+                rows, batch = state.rows, op.outputs[0].shape[0]
+                if not (isinstance(rows, Integral) and 0 <= rows <= batch):
+                    reason = f"its rows are {brief(rows)}, but must be how many rows of the batch of {batch} are real"
+                    raise wrong(state, reason, "forward must set self.rows")
+                if rows < batch:
+                    short.append(rows)
             self._scalars["rows"] = min(short) if short else self._largest_batch
-
-    def _no_rows(self, error: Exception) -> Exception:
-        for _, state in self._at_work:
-            if not isinstance(state.rows, Integral):
-                reason = f"its rows are {brief(state.rows)}, but it must be the number of real rows of the batch"
-                return wrong(state, reason, "forward must set self.rows")
-        return error
 
     @cached_property
     def _largest_batch(self) -> int:
@@ -123,7 +120,12 @@ class Sources:
     def epoch(self) -> int:
         if self._collectives is not None:
             return self._collectives.epoch
-        return self._ending[0].epoch if self._ending else 0
+        if not self._ending:
+            return 0
+        if not isinstance(epoch := self._ending[0].epoch, Integral):
+            reason = f"its epoch is {brief(epoch)}, but must be how many passes over the data are complete"
+            raise wrong(self._ending[0], reason, "forward must set self.epoch")
+        return epoch
 
     def forward_epoch(
         self,

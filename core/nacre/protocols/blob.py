@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
+from operator import index
 from typing import Any
 
 from ..errors import BlobError
@@ -26,8 +28,11 @@ class Blob:
     fed_by: Any = None  # a SourceState, or None
     box: Box | None = None
 
-    def __init__(self, shape: tuple[int, ...], dtype: str, of: Blob | None = None) -> None:
-        self.shape = tuple(int(length) for length in shape)
+    def __init__(self, shape: Sequence[int], dtype: str, of: Blob | None = None) -> None:
+        try:
+            self.shape = tuple(index(length) for length in shape)
+        except TypeError:
+            raise BlobError(f"a blob cannot have the shape {shape!r}; it must be a tuple of whole numbers") from None
         self.dtype = dtype
         self.of = of
         if min(self.shape, default=1) < 1:

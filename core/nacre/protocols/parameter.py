@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from operator import index
 from typing import Any
 
-from ..errors import ConfigError
+from ..errors import ConfigError, ContractError
+from ..text import with_article
 from .array import Array
 from .components import Constraint, Initializer, Regularizer
 from .part import Cut
@@ -52,8 +54,18 @@ class Parameter:
     ) -> None:
         if init is None and not tied:
             raise ConfigError(f"parameter '{name}' needs an initializer (init=...)")
+        given = ("init", init, Initializer), ("regu", regu, Regularizer), ("cons", cons, Constraint)
+        for field, value, kind in given:
+            if value is not None and not isinstance(value, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
+                found, wanted = with_article(type(value).__name__), with_article(kind.__name__)
+                raise ContractError(f"parameter '{name}': {field} is {found}, but must be {wanted} or None")
         self.name = name
-        self.shape = tuple(shape)
+        try:
+            self.shape = tuple(index(length) for length in shape)
+        except TypeError:
+            raise ContractError(
+                f"parameter '{name}': its shape is {shape!r}, but must be a tuple of whole numbers"
+            ) from None
         self.init = init
         self.regu = regu
         self.cons = cons

@@ -248,17 +248,23 @@ class View:
 
     def blob(self, shape: Sequence[int], dtype: str | None = None) -> Blob:
         """Declare a top; by default of the net's floating type."""
-        if not isinstance(dtype, str | None):  # pyright: ignore[reportUnnecessaryIsInstance] (such as np.float32)
+        if dtype is not None:
             import numpy as np
 
-            dtype = np.dtype(dtype).name
-        return Blob(tuple(shape), dtype or self.dtype)
+            try:
+                kind = np.dtype(dtype)  # which may be given as np.float32
+            except TypeError:
+                raise BlobError(f"a blob cannot have the type {dtype!r}", "give a name such as 'float32'") from None
+            if kind.kind not in "biuf":
+                raise BlobError(f"a blob cannot hold {kind.name}", "it has numbers: floating, whole, or booleans")
+            dtype = kind.name
+        return Blob(shape, dtype or self.dtype)
 
     def alias(self, blob: Blob, shape: Sequence[int] | None = None) -> Blob:
         """Declare a top that is an input under another shape or name: no memory of its own, no copy."""
         if not isinstance(blob, Blob):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BlobError(f"alias() takes an entry of inputs, not {with_article(type(blob).__name__)}")
-        return Blob(tuple(blob.shape if shape is None else shape), blob.dtype, blob)
+        return Blob(blob.shape if shape is None else shape, blob.dtype, blob)
 
     def empty(self, shape: Sequence[int], dtype: str | None = None) -> Array:
         """Make a plain array of the backend, filled with zeros: scratch that a state keeps."""

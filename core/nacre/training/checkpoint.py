@@ -75,6 +75,8 @@ def _memory(owners: Mapping[str, Remembers]) -> tuple[dict[str, dict[str, Any]],
     arrays: dict[str, Any] = {}
     for name, owner in owners.items():
         for key, value in remembered(owner).items():
+            if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise wrong(owner, f"memory returned the key {brief(key)}, but its keys must be strings")
             if isinstance(value, bool | int | float | str):
                 memory.setdefault(name, {})[key] = value
                 continue

@@ -354,7 +354,7 @@ def test_a_container_gives_layers_and_nothing_else() -> None:
         def expand(self) -> Any:
             return ["a"]
 
-    with pytest.raises(ContractError, match=r"Odd.expand must return layers, not 'a'"):
+    with pytest.raises(ContractError, match=r"expand returned 'a' among its layers, but it must return layers"):
         net_of(OddLayer(name="two", bottoms="x", tops="y"))
 
 

@@ -274,7 +274,7 @@ def test_has_param_needs_a_list_of_parameters() -> None:
     class ParamLayer(PassLayer, has_param=True):
         """Says so."""
 
-    class Tuple(PassState):
+    class Nothing(PassState):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             self.parameters = None  # type: ignore[assignment]
@@ -284,7 +284,7 @@ def test_has_param_needs_a_list_of_parameters() -> None:
             super().__init__(*given)
             self.parameters = [np.zeros(2)]  # type: ignore[list-item]
 
-    refuse(r"layer 'it' \(Param\): .*has_param, .*Tuple .*'parameters'", Tuple, ParamLayer)
+    refuse(r"layer 'it' \(Param\): Nothing.parameters is None, but must be a list", Nothing, ParamLayer)
     refuse(r"layer 'it' \(Param\): Wrong.parameters has a ndarray", Wrong, ParamLayer)
 
 
