@@ -16,7 +16,24 @@ COMBINED = [
     ("Maximum", "Identity"),
     ("Divide", "Identity"),
 ]
+CHAINS = {
+    "AbsVal": False,
+    "Clip": False,
+    "Exp": True,
+    "Log": False,
+    "Power": False,
+    "Two<Add, false>, ByBottom<SiLU>": False,
+    "ByTop<Sigmoid>, Two<Multiply, true>, Two<Add, false>, ByTop<ReLU>": False,
+    "Two<Maximum, false>, Two<Divide, true>, Two<Mean, false>, ByBottom<GELU>, Two<Add, true>, ByTop<Tanh>": False,
+}
+"""Links of chains, and whether backward reads the top alone; a net may have others."""
 EXPRESSIONS: dict[str, list[str]] = {
+    "chain": [
+        f"chain_{way}Chain<{links}>>"
+        for links, top in CHAINS.items()
+        for kind in KINDS
+        for way in (f"forward<{kind}, ", f"backward<{kind}, {str(top).lower()}, ")
+    ],
     "pooling": [
         *(f"max_{way}<{kind}, {index}>" for way, kind, index in product(("forward", "backward"), KINDS, ("u8", "int"))),
         *(f"mean_{way}<{kind}>" for way, kind in product(("forward", "backward"), KINDS)),

@@ -14,7 +14,7 @@ from ..protocols.array import Array
 from ..protocols.backend import Backend, HostMemory, Own
 from ..text import size as size_text
 from .arena import lay_out, most_at_once, sharers
-from .ops import HOST, Group, Op, Space, Value, item_size, plain_space, value_bytes
+from .ops import HOST, Group, Op, Space, Value, item_size, members, plain_space, value_bytes
 
 
 class Memory:
@@ -24,6 +24,8 @@ class Memory:
         ops: in the order of the forward pass.
         main: the net's backend.
         keep: names of blobs that stay readable after the step; None keeps all, and shares no memory.
+
+    `within` has the names of the blobs between layers that one kernel computes together: they are never written.
     """
 
     def __init__(self, ops: list[Op], main: Backend, keep: Iterable[str] | None) -> None:
@@ -35,6 +37,7 @@ class Memory:
         self.keep = set(keep or ())
         self.values = [value for op in ops for value in op.outputs]
         self.final = {value.name: value for value in self.values}
+        self.within = {value.name for op in members(ops) for value in op.outputs} - self.final.keys()
         self.extra: list[Value] = []
         self._sum_spaces: dict[int, Space] = {}
         self._plan_forward()
@@ -83,7 +86,7 @@ class Memory:
         for time, op in reversed([*enumerate(self.ops)]):
             if op.backward:
                 for index, value in enumerate(op.inputs):
-                    if value.gradient is not None and index not in op.node.without_gradient:
+                    if value.gradient is not None and index not in op.without_gradient:
                         writers.setdefault(id(value), []).append((2 * count - time, op, index))
         self.sums: dict[int, list[tuple[Op, Value]]] = {}
         for time, op in enumerate(self.ops):
@@ -238,8 +241,8 @@ class Memory:
             backend = self.backends[name]
             kernels = [op.state for op in self.ops if op.kernel and op.backend is backend]
             backend.arrange(kernels, blobs, plan.setdefault(name, {}))
-            for kind, members, bytes_of in self._own_classes(name, blobs):
-                addresses, size = lay_out(members, bytes_of)
+            for kind, some, bytes_of in self._own_classes(name, blobs):
+                addresses, size = lay_out(some, bytes_of)
                 arena = backend.empty((size // item_size(kind),), kind)
                 for blob, address in addresses.items():
                     backend.place(blob, arena[address // item_size(kind) :])

@@ -167,6 +167,8 @@ class Op:
         self.made = 0  # bytes of the arrays that the state has made in `ready`
         self.aliases: list[tuple[int, Value]] = []  # (index of the input, the top that is its alias)
         self.in_place = self.is_source = self.backward = False
+        self.members = [self]  # itself, or the ops that it does the work of, in order
+        self.without_gradient = node.without_gradient  # the indices of the inputs that have none
 
     def fix(self) -> None:
         """Hand the state its arrays, which have memory now, and which it cannot replace."""
@@ -235,6 +237,19 @@ class Op:
         return plain_space(self.backend, host_only=type(self.state).host_only and not self.kernel)
 
 
+def intermediates(op: Op) -> list[Value]:
+    """Return the values of what an op's state keeps from forward to backward."""
+    return [
+        Value(f"{op.name}: {number}", one.shape, one.dtype, op.plain)
+        for number, one in enumerate(op.state.intermediates)
+    ]
+
+
+def members(ops: Iterable[Op]) -> list[Op]:
+    """Return the ops of all layers and neurons, also those whose work another one does."""
+    return [member for op in ops for member in op.members]
+
+
 def returned(thing: object, method: str, result: object, arrays: str) -> PluginError:
     """Return the error for a method that returned its result instead of writing it into `arrays`."""
     what = f"an array of shape {tuple(shape)}" if (shape := getattr(result, "shape", None)) else brief(result)
@@ -289,7 +304,7 @@ def item_size(dtype: str) -> int:
 def working(ops: Iterable[Op]) -> dict[str, tuple[Any, Choice | None]]:
     """Return the layers and neurons of ops, each with its kernel choice; a neuron may have its layer's."""
     found: dict[str, tuple[Any, Choice | None]] = {}
-    for op in ops:
+    for op in members(ops):
         if op.neuron is not None:
             found[f"neuron.{op.name.rpartition('/')[0]}"] = (op.neuron, op.choice)
             continue

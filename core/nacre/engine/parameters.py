@@ -18,7 +18,7 @@ from ..protocols.parameter import Parameter, Placed, Storage
 from ..protocols.part import FEATURES, NONE, Cut, Part, part_of
 from ..random import Random
 from ..text import with_containers
-from .ops import Op, item_size
+from .ops import Op, item_size, members
 from .target import Target
 
 
@@ -173,7 +173,7 @@ def place_parameters(
             slot.placed = placed
     for slot in slots:
         _hand_out(target, slot)
-    for op in ops:
+    for op in members(ops):
         for parameter in op.state.parameters:
             if not parameter.tied and parameter.storage is not None:
                 kept = backend.parameters.setdefault(op.layer.origin, {})
@@ -197,7 +197,7 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
     """
     groups: dict[str, list[Use]] = {}
     keys: dict[Layer, str] = {}
-    for order, op in enumerate(ops):
+    for order, op in enumerate(members(ops)):
         key, owner = keys.setdefault(op.layer.origin, op.node.key), op.node.owner
         for parameter in op.state.parameters:
             if not parameter.tied:
@@ -294,7 +294,7 @@ def owners_of(names: Collection[str], slots: Iterable[Slot]) -> set[str]:
 
 def _tie(ops: Sequence[Op], slots: Sequence[Slot]) -> None:
     by_name = {name: slot for slot in slots for name in slot.former_names()} | names_of(slots)
-    for order, op in enumerate(ops):
+    for order, op in enumerate(members(ops)):
         for parameter in op.state.parameters:
             if not parameter.tied:
                 continue

@@ -11,7 +11,7 @@ from ..discovery.blame import answered
 from ..errors import NacreError
 from ..protocols.backend import Backend, Step, loop
 from .memory import Memory
-from .ops import HOST, Op, Space, Value, call_named, plain_space, returned
+from .ops import HOST, Op, Space, Value, call_named, members, plain_space, returned
 from .parameters import Slot
 from .shares import Shares
 
@@ -30,7 +30,8 @@ class Schedule:
         self.main = memory.main
         self.slots = slots
         slot_of = {id(use.parameter): slot for slot in slots for use in slot.uses}
-        self.parameters = {op: [(slot_of[id(one)], one) for one in op.state.parameters] for op in self.ops}
+        everyone = dict.fromkeys([*self.ops, *members(self.ops)])
+        self.parameters = {op: [(slot_of[id(one)], one) for one in op.state.parameters] for op in everyone}
         self.copies: list[tuple[str, Space, Space]] = []
         self._readers: dict[int, list[Op]] = {}
         for op in self.ops:

@@ -25,7 +25,7 @@ from ..protocols.state import LayerState, SourceState
 from ..protocols.view import Fitted, View
 from ..text import with_article
 from .kernels import check_state_alike, is_foreign
-from .ops import Op, Value, call_named, plain_space, returned, space_text
+from .ops import Op, Value, call_named, intermediates, plain_space, returned, space_text
 from .target import Target
 
 Made = Callable[[Choice, ExitStack], Op]
@@ -96,7 +96,7 @@ def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack)
             if value.shape != box.shape:
                 raise _other_part(node, value, box)
             value.box = box
-        op.intermediates = _intermediates(op)
+        op.intermediates = intermediates(op)
         return op
 
     return _chosen_op(target, layer, [_declared(node, value) for value in inputs], made, stack)
@@ -179,14 +179,6 @@ def _other_part(node: Node, value: Value, box: Box) -> ContractError:
     )
 
 
-def _intermediates(op: Op) -> list[Value]:
-    """Return the values of what an op's state keeps from forward to backward."""
-    return [
-        Value(f"{op.name}: {number}", one.shape, one.dtype, op.plain)
-        for number, one in enumerate(op.state.intermediates)
-    ]
-
-
 def _neuron_op(target: Target, node: Node, op: Op, value: Value, stack: ExitStack) -> Op | None:
     """Return the op of a layer's neuron for one top, or None if there is no neuron or a kernel applies it."""
     if not node.layer.has_neuron:
@@ -210,7 +202,7 @@ def _neuron_op(target: Target, node: Node, op: Op, value: Value, stack: ExitStac
         stack.callback(state.shutdown)
         after = Op(node, name, state, backend, choice, [value], blobs, diffs)
         after.in_place, after.backward, after.neuron = True, wanted, neuron
-        after.intermediates = _intermediates(after)
+        after.intermediates = intermediates(after)
         after.outputs = [_declare(target, after, value.name, state.blobs[0])]
         after.outputs[0].box = value.box
         return after

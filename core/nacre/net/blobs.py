@@ -102,6 +102,11 @@ class Blobs:
 
     def _known(self, name: str) -> Value:
         final = self.memory.final
+        if name in self.memory.within:
+            raise BlobError(
+                f"blob '{name}' is not written: one kernel computes it together with the layer that reads it",
+                f"make the net with keep=('{name}',), or keep='all'",
+            )
         if name not in final:
             raise BlobError(f"net '{self.net}' has no blob '{name}'{nearest(name, final)}")
         return final[name]

@@ -18,8 +18,9 @@ from ..discovery.kernels import Choice
 from ..discovery.registry import registry
 from ..discovery.settings import held_settings
 from ..engine.collectives import Collectives
+from ..engine.joining import join
 from ..engine.memory import Memory, Need, enough_memory
-from ..engine.ops import working
+from ..engine.ops import members, working
 from ..engine.parameters import initialise, names_of, place_parameters
 from ..engine.schedule import Schedule
 from ..engine.setup import set_up
@@ -192,10 +193,11 @@ class Net(NetAccess):
             # wiring -> ops: the states of layers and neurons
             with held_settings():
                 self.ops = set_up(self.target, self.wiring, wanted, stack, trains=self.trains)
-            self.node_ops = {op.name: op for op in self.ops if op.neuron is None}
+            keep = None if options.keep is None else {*read_outside, *results(self.wiring)}
+            self.ops = join(self.ops, keep if self.division is None else None, stack)
+            self.node_ops = {op.name: op for op in members(self.ops) if op.neuron is None}
 
             # ops -> lifetimes, and memory for the parameters
-            keep = None if options.keep is None else {*read_outside, *results(self.wiring)}
             self.memory = Memory(self.ops, self.backend, keep)
             how = {"trains": self.trains, "initialise": options.initialise, "allocate": options.allocate}
             self.slots = place_parameters(self.target, self.ops, given, **how)
@@ -668,7 +670,7 @@ class Net(NetAccess):
         """
         self._closed = True
         with ExitStack() as all_of_it:  # an error in one must not leave the others open
-            for op in self.ops:
+            for op in dict.fromkeys([*members(self.ops), *self.ops]):
                 all_of_it.callback(op.state.shutdown)
             for net in self._predictors.values():
                 all_of_it.callback(net.shutdown)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 from ..discovery.blame import blaming, wrong
 from ..discovery.fitting import required
 from ..discovery.kernels import Choice
-from ..engine.ops import Op, item_size, value_bytes
+from ..engine.ops import Op, item_size, members, value_bytes
 from ..engine.schedule import Schedule
 from ..engine.target import Target
 from ..errors import ConfigError, brief
@@ -346,7 +346,7 @@ def _sum_known(counts: Iterable[int | None]) -> int | None:
 
 def summarise(name: str, target: Target, wiring: Wiring, schedule: Schedule, *, trains: bool) -> NetSummary:
     """Return the summary of a net; nothing is allocated for it."""
-    ops = {op.name: op for op in schedule.ops if op.neuron is None}
+    ops = {op.name: op for op in members(schedule.ops) if op.neuron is None}
     at_work = [ops[node.name] for node in wiring.nodes]
     trainable = sum(slot.storage.size for slot in schedule.slots if slot.trainable)
     buffers = sum(slot.storage.size for slot in schedule.slots if not slot.trainable)
@@ -394,7 +394,8 @@ def _summarise_layer(node: Node, op: Op, schedule: Schedule) -> LayerSummary:
     trainable = [slot for slot in own if slot.trainable]
     counts = [sum(slot.storage.size for slot in some) for some in (own, trainable)]
     aliases = {id(value) for _, value in op.aliases}
-    tops = [value for value in op.outputs if not (op.in_place or id(value) in aliases)]
+    written = {id(value) for value in schedule.memory.values}  # not those between layers that one kernel computes
+    tops = [value for value in op.outputs if id(value) in written and not (op.in_place or id(value) in aliases)]
     shapes = [[tuple(value.shape) for value in values] for values in (op.inputs, op.outputs)]
     parameters = {one.name: tuple(one.shape) for one in op.state.parameters}
     return LayerSummary(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -124,6 +124,17 @@ class LayerState:
             if any(here.opens_to(offer, type(neuron)) for offer in meant):
                 return True
         return False
+
+    def joined_with(self, below: LayerState, index: int) -> Callable[[list[Any], list[Any]], LayerState] | None:
+        """Return what makes one kernel for this layer and the one below, or None; asked of kernels.
+
+        `below` is the kernel of the layer, or of the neuron, whose only top is bottom `index` here; nothing else reads
+        that. What is returned is called with the inputs of `below` and then the others of this layer, and with their
+        diffs, as kernels are made. The new kernel declares the top of this layer, and its `parameters` are those of the
+        two states, the same objects; of these two only `shutdown` is called from then on. So the top between them is
+        never written. A state with statistics, a loss or a `memory` is not for joining.
+        """
+        return None
 
     @property
     def phase(self) -> str:

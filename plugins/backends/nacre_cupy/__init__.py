@@ -24,6 +24,8 @@ IN_CUDA = {
         *("neuron/ReLU", "neuron/SELU", "neuron/STanh", "neuron/Sigmoid", "neuron/SiLU", "neuron/Softplus"),
         "neuron/Tanh",
     ],
+    "functions:ActivationKernel": ["Activation"],
+    "functions:FunctionKernel": ["AbsVal", "Clip", "Exp", "Log", "Power"],
     "loss:SoftmaxLossKernel": ["SoftmaxLoss"],
     "lrn:LRNKernel": ["LRN"],
     "pooling:ChannelPoolingKernel": ["ChannelPooling"],

@@ -94,9 +94,10 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
         }
 
     layers: list[dict[str, Any]] = []
-    for op in net.ops:
-        thing = op.neuron or op.layer
-        layers.append(entry(op.name, thing, op.choice))
+    for joined in net.ops:
+        for op in joined.members:
+            whole = [one.name for one in joined.members if one is not op]
+            layers.append({**entry(op.name, op.neuron or op.layer, op.choice), "together_with": whole})
     inner = [(name, one) for name, one in net.working().items() if name.partition(".")[0] not in ("layer", "neuron")]
     solver: dict[str, Any] | None = None
     components = [entry(name, component, choice) for name, (component, choice) in inner]
@@ -176,6 +177,8 @@ def _print_entry(entry: dict[str, Any]) -> None:
     whose = f" of {entry['distribution']} {entry['version']}".rstrip() if entry["distribution"] else ""
     chosen = f"{entry['kernel']} ({entry['from']})" if entry["kernel"] else "its own code"
     click.echo(f"\n{entry['name']}: {entry['type']}{whose}\n  {chosen}, because {entry['why']}")
+    if entry.get("together_with"):
+        click.echo(f"  one kernel computes it together with {', '.join(entry['together_with'])}")
     for word in ("lost", "declined", "not_enabled"):
         for other in entry[word]:
             click.echo(f"  {word.replace('_', ' ')}: {other['kernel']} ({other['from']}): {other['reason']}")

@@ -29,7 +29,8 @@ from nacre_layers.neurons import (
     is_relu,
 )
 
-from .launch import LANES, TYPES, CudaKernel, launch
+from .chain import Link, LinkedKernel
+from .launch import LANES, TYPES, launch
 
 NEURONS: dict[type, Callable[[Any], tuple[float, ...]]] = {
     ELU: lambda neuron: (neuron.alpha,),
@@ -60,7 +61,14 @@ def named(neuron: Neuron, dtype: str) -> tuple[str, float, float]:
     return name, float(first), float(second)
 
 
-class NeuronKernel(CudaKernel, reads="blobs"):
+def link_of(neuron: Neuron, dtype: str) -> Link:
+    """Return a neuron as a link of a chain."""
+    name, *numbers = named(neuron, dtype)
+    way, reads = ("ByBottom", "x") if neuron.needs_input else ("ByTop", "y")
+    return Link(f"{way}<{name}>", numbers, reads)
+
+
+class NeuronKernel(LinkedKernel, reads="blobs"):
     """Every neuron of nacre's; in place where the net says so."""
 
     in_bf16 = True
@@ -76,6 +84,9 @@ class NeuronKernel(CudaKernel, reads="blobs"):
         self.blobs = [backend.blob(inputs[0].shape)]
         if layer.needs_input:
             self.reads = "inputs"
+
+    def links(self, index: int) -> list[Link]:
+        return [link_of(self.layer, self.backend.dtype)]
 
     def forward(self, inputs: list[Own]) -> None:
         self._enqueue("activate", inputs[0].memory, self.blobs[0].memory)
@@ -105,7 +116,7 @@ READS_TOP = ("Divide", "Maximum")
 """Those whose gradient reads their result, so that no neuron may change it."""
 
 
-class ElementWiseKernel(CudaKernel):
+class ElementWiseKernel(LinkedKernel):
     """All operations of ElementWise; applies ReLU itself, unless its own gradient needs what was before it."""
 
     in_bf16 = True
@@ -126,6 +137,13 @@ class ElementWiseKernel(CudaKernel):
 
     def fuses_neuron(self, neuron: Neuron) -> bool:
         return is_relu(neuron) and self.operation not in READS_TOP
+
+    def links(self, index: int) -> list[Link] | None:
+        if len(self.inputs) != 2:
+            return None
+        known = "x" if self.layer.operation.reads else ""
+        own = Link(f"Two<{self.operation}, {str(index == 1).lower()}>", self._factors(2), known, others=1)
+        return [own] if isinstance(self.neuron, Identity) else [own, link_of(self.neuron, self.backend.dtype)]
 
     def _factors(self, count: int) -> list[float]:
         operation = self.layer.operation
