@@ -93,6 +93,14 @@ class Backend:
         return None
 
     @classmethod
+    def libraries(cls) -> Sequence[str]:
+        """Return the libraries that it looks for, with their versions, or why one cannot be used and what to type.
+
+        `nacre doctor` shows them, on machines where it cannot be used too; nothing is opened for it.
+        """
+        return ()
+
+    @classmethod
     def on_device(cls, number: int) -> Backend:
         """Make this backend on one of several devices of a machine, counted from 0: that of "cupy:1" is number 1.
 

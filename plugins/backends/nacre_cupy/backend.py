@@ -48,6 +48,10 @@ class CupyBackend(Backend):
         return library.unusable()
 
     @classmethod
+    def libraries(cls) -> list[str]:
+        return library.libraries()
+
+    @classmethod
     def on_device(cls, number: int) -> CupyBackend:
         names = library.devices()
         if not 0 <= number < len(names):

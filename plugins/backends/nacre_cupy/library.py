@@ -17,15 +17,31 @@ def cupy() -> Any:
     return import_module("cupy")
 
 
-def unusable() -> str | None:
-    """Return why no GPU can be used here, with what to type or to do about it; None if one can."""
+def without_cupy() -> str | None:
+    """Return why CuPy cannot be imported, with what to type; None if it can."""
     if find_spec("cupy") is None:
         return f"CuPy is not installed: {INSTALL}"
     try:
-        found = cupy()
+        cupy()
     except Exception as error:  # it loads libraries, which may fail in many ways
         return f"CuPy cannot be imported ({str(error).strip().splitlines()[0]}): {INSTALL}"
-    runtime = found.cuda.runtime
+    return None
+
+
+def libraries() -> list[str]:
+    """Return CuPy, cuDNN and its frontend with their versions, or why one cannot be used, with what to type."""
+    of_cupy, of_cudnn = without_cupy(), without_cudnn()
+    return [
+        of_cupy or f"CuPy {cupy().__version__}",
+        of_cudnn or f"cuDNN {cudnn().backend_version_string()}, by its frontend {cudnn().__version__}",
+    ]
+
+
+def unusable() -> str | None:
+    """Return why no GPU can be used here, with what to type or to do about it; None if one can."""
+    if reason := without_cupy():
+        return reason
+    runtime = cupy().cuda.runtime
     try:
         count = runtime.getDeviceCount()
     except runtime.CUDARuntimeError as error:

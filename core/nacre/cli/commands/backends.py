@@ -66,6 +66,17 @@ def backends() -> list[dict[str, Any]]:
     return found
 
 
+def libraries() -> dict[str, list[str]]:
+    """Return what nacre's own backends say of the libraries that they look for; no other plugin is imported."""
+    import os
+
+    from ...discovery.registry import Registry
+
+    here = Registry(environ={**os.environ, "NACRE_NO_PLUGINS": "1"})
+    said = {here.name_of(offer): list(here.open_offer(offer).libraries()) for offer in here.offers("backend")}
+    return {name: some for name, some in said.items() if some}
+
+
 def _asked(backend: type[Backend]) -> tuple[str | None, dict[str, Any]]:
     """Return why a backend cannot be used here (or None), and what it computes with."""
     reason = backend.unusable()

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def command(remove: bool, limit: float, as_json: bool) -> int:
     """Find what is wrong with plugins, and what killed runs left.
 
-    It has all that `nacre plugins doctor` has. The exit code is 1 if something is found, other than what was removed.
+    It has all that `nacre plugins doctor` has, and the libraries that backends look for, too. The exit code is 1 if
+    something is found, other than what was removed.
     """
     from ...discovery.doctor import Finding, findings
     from ...text import size
@@ -45,14 +46,17 @@ def command(remove: bool, limit: float, as_json: bool) -> int:
 
 
 def tell(found: Sequence[Finding], as_json: bool, removed: Sequence[str] = ()) -> int:
-    """Print what was found, and lines about what was removed; return the exit code."""
+    """Print what was found, and lines about what was removed and about libraries; return the exit code."""
     from ..screen import print_json
+    from .backends import libraries
 
     if as_json:
         print_json([{"about": one.about, "problem": one.problem, "remedy": one.remedy} for one in found])
     else:
         for line in removed:
             click.echo(line)
+        for backend, known in libraries().items():
+            click.echo(f"{backend}: {'; '.join(known)}")
         for one in found:
             click.echo(f"{one.about}: {one.problem}\n  {one.remedy}")
         if not (found or removed):

@@ -138,7 +138,8 @@ def doctor(limit: float, as_json: bool) -> int:
 
     Each plugin is imported in a process of its own, so this works whatever a plugin does. The exit code is 1 if
     something is found: plugins that fail, crash, hang or import libraries too early, packages that are installed twice,
-    names that two of them offer, pins and kernels that have no effect, and differences to nacre.lock.
+    names that two of them offer, pins and kernels that have no effect, and differences to nacre.lock. Libraries that
+    backends look for are listed with their versions, or with what to type where one is missing.
     """
     from ...discovery.doctor import findings
     from ..screen import working
