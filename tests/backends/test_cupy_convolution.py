@@ -81,6 +81,36 @@ def test_bias_and_relu_are_in_one_graph_and_plans_are_kept_for_each_shape(backen
     assert {one.handle.stream for one in made.values()} == {backend.stream.ptr}
 
 
+def sums(index: int, neuron: str, **options: Any) -> list[Any]:
+    """Return a net with a convolution whose top is bottom `index` of a sum."""
+    x, label = nacre.Input((3, 9, 8), name="x", batch_size=4), nacre.Input((), name="label", batch_size=4)
+    first = L.Convolution(n_filter=8, kernel=3, pad=1)(x)
+    ends = [L.Convolution(n_filter=8, kernel=3, pad=1, name="last", **options)(first), L.LRN(kernel=3)(first)]
+    added = L.ElementWise(name="added", neuron=neuron)(*(ends if index == 0 else ends[::-1]))
+    return [L.SoftmaxLoss()(L.InnerProduct(output_dim=3)(L.Pooling(kernel=2)(added)), label)]
+
+
+@pytest.mark.parametrize(("index", "neuron", "options"), [(0, "ReLU", {}), (1, "Identity", {"bias": False})])
+def test_a_sum_is_in_the_graph_of_the_convolution_below(
+    backend: Any, frontend: Any, index: int, neuron: str, options: Any
+) -> None:
+    layers, split = sums(index, neuron, **options), {"insert_splits": True}
+    check(computed(backend, layers, turns=3, **split), computed("numpy", layers, turns=3, **split))
+    nodes = 1 + options.get("bias", True) + 1 + (neuron == "ReLU")
+    assert ("forward", "exact", nodes) in frontend.ran
+    frontend.lacks.add("add")
+    backend.dnn._made.clear()
+    check(computed(backend, layers, **split), computed("numpy", layers, **split))  # in two: cuDNN has no plan for it
+
+
+def test_a_sum_in_bf16_is_rounded_once(backend: Any, frontend: Any) -> None:
+    layers, split = sums(0, "ReLU"), {"insert_splits": True}
+    found, wanted = computed(backend, layers, compute="bf16", **split), computed("numpy", layers, **split)
+    for one, other in zip(found, wanted, strict=True):
+        assert np.linalg.norm(one - other) < 0.1 * np.linalg.norm(other)
+    assert ("forward", "any order", 4) in frontend.ran
+
+
 def test_a_layer_without_a_bias(backend: Any) -> None:
     check(computed(backend, maps(bias=False)), computed("numpy", maps(bias=False)))
 
@@ -140,6 +170,13 @@ def test_what_is_missing_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) 
         made = SimpleNamespace(__version__=version, backend_version_string=text)
         monkeypatch.setattr(library, "cudnn", lambda made=made: made)
         assert without() == (told and told + library.INSTALL)
+        monkeypatch.setattr(library, "without_cudnn", without)
+        found = f"CuPy {library.cupy().__version__}"
+        assert library.libraries() == [found, without() or "cuDNN , by its frontend 1.18.0"]
+    monkeypatch.setattr(library, "find_spec", lambda name: None)
+    assert library.libraries() == [
+        f"{name} is not installed: {library.INSTALL}" for name in ("CuPy", "cuDNN's frontend")
+    ]
 
 
 def test_a_training_is_that_on_numpy_also_where_the_device_runs_late(cupy: Any, backend: Any) -> None:

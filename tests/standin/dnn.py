@@ -100,7 +100,7 @@ class Frontend:
 
 
 class Graph:
-    """A convolution or one of its gradients, with a bias and a ReLU behind it."""
+    """A convolution or one of its gradients, with a bias, another summand and a ReLU behind it."""
 
     def __init__(
         self, frontend, name="", io_data_type=None, intermediate_data_type=None, compute_data_type=None, handle=None
@@ -137,6 +137,9 @@ class Graph:
     def bias(self, input, bias):
         return self._add("bias", [input, bias])
 
+    def add(self, a, b):
+        return self._add("add", [a, b])
+
     def relu(self, input):
         return self._add("relu", [input])
 
@@ -160,7 +163,8 @@ class Graph:
         assert groups == int(groups) and weight.dim[0] % groups == 0, f"{mode}: no such groups"
         for kind, given, _, _ in behind:
             assert mode == "forward" and given[0] in (node[2] for node in self.nodes), "not a chain"
-            assert kind != "bias" or given[1].dim == [1, top.dim[1], 1, 1], "bias: the sizes do not fit"
+            wanted = {"bias": [1, top.dim[1], 1, 1], "add": top.dim}.get(kind)
+            assert wanted is None or given[1].dim == wanted, f"{kind}: the sizes do not fit"
 
     def _roles(self):
         """Return the images, the filters and the top."""
@@ -174,7 +178,7 @@ class Graph:
     def create_execution_plans(self, heuristics):
         self._step("build_operation_graph", "create_execution_plans")
         assert heur_mode.FALLBACK in heuristics
-        if self.nodes[0][0] in self.frontend.lacks:
+        if self.frontend.lacks & {mode for mode, _, _, _ in self.nodes}:
             raise cudnnGraphNotSupportedError("no engine proposed a plan for this graph\nand more")
         note = numerical_note
         fast = {note.TENSOR_CORE} if self.io == data_type.FLOAT else set()
@@ -237,7 +241,7 @@ class Graph:
             *factors, image.dim, weight.dim, *how["windows"]
         )
         for kind, inputs, result, _ in behind:
-            found = found + inputs[1].at(places[inputs[1].uid])[1] if kind == "bias" else np.maximum(found, 0)
+            found = np.maximum(found, 0) if kind == "relu" else found + inputs[1].at(places[inputs[1].uid])[1]
             made = result
         made.put(places[made.uid], found)
 

@@ -17,8 +17,8 @@ DTYPES = ("float32", "tf32", "bf16")
 """Types of the arrays and of the products; sums are made in float32, and arrays of "tf32" are float32."""
 MOST_WORKSPACE = 1 << 30
 """Bytes of memory that a plan may need besides the arrays."""
-TENSORS = {"x": 1, "w": 2, "y": 3, "bias": 4}
-"""The numbers by which a graph knows its arrays: images, filters, the result, and a number for each filter."""
+TENSORS = {"x": 1, "w": 2, "y": 3, "bias": 4, "other": 5}
+"""The numbers by which a graph knows its arrays: images, filters, the result, a number for each filter, a summand."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,20 @@ def channels_last(shape: Sequence[int]) -> list[int]:
 
 
 def graph_of(
-    cudnn: Any, one: Convolution, way: Way, dtype: str, *, bias: bool = False, relu: bool = False, **where: Any
+    cudnn: Any,
+    one: Convolution,
+    way: Way,
+    dtype: str,
+    *,
+    bias: bool = False,
+    add: bool = False,
+    relu: bool = False,
+    **where: Any,
 ) -> Any:
     """Return a graph of cuDNN's frontend for one convolution, whose tensors have the numbers of `TENSORS`.
 
-    Going forward it may add a `bias`, and set what is below 0 to 0 (`relu`). `where` says for which device: `handle=`,
-    or `device_property=` of one that is not there.
+    Going forward it may add a `bias`, `add` an array of the result's shape, and set what is below 0 to 0 (`relu`).
+    `where` says for which device: `handle=`, or `device_property=` of one that is not there.
     """
     kind, wide = cudnn.data_type.BFLOAT16 if dtype == "bf16" else cudnn.data_type.FLOAT, cudnn.data_type.FLOAT
     graph = cudnn.pygraph(io_data_type=kind, intermediate_data_type=wide, compute_data_type=wide, **where)
@@ -115,6 +123,8 @@ def graph_of(
         made = graph.conv_fprop(image=tensor("x", one.x), weight=tensor("w", one.w), **windows)
         if bias:
             made = graph.bias(input=made, bias=tensor("bias", (1, one.filters, 1, 1)))
+        if add:
+            made = graph.add(a=made, b=tensor("other", one.y))
         if relu:
             made = graph.relu(input=made)
         name, shape = "y", one.y

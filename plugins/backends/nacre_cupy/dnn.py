@@ -32,33 +32,42 @@ class Dnn:
     """
 
     def __init__(self, cudnn: Any, stream: Any, total: int) -> None:
-        self._cudnn, self._stream = cudnn, stream
+        self.module, self._stream = cudnn, stream
         self._most = min(MOST_WORKSPACE, total // 8)
         self._handle: Any = None
         self._made: dict[tuple[Any, ...], Computation | None] = {}
 
     @property
     def version(self) -> str:
-        return self._cudnn.backend_version_string()
+        return self.module.backend_version_string()
 
     def computation(
-        self, one: Convolution, way: Way, dtype: str, *, bias: bool = False, relu: bool = False, deterministic: bool
+        self,
+        one: Convolution,
+        way: Way,
+        dtype: str,
+        *,
+        bias: bool = False,
+        add: bool = False,
+        relu: bool = False,
+        deterministic: bool,
     ) -> Computation | None:
         """Return what computes a convolution or one of its gradients (see `graph_of`), or None if cuDNN cannot."""
-        key = one, way, dtype, bias, relu, deterministic
+        key = one, way, dtype, bias, add, relu, deterministic
         if key not in self._made:
-            graph = graph_of(self._cudnn, one, way, dtype, bias=bias, relu=relu, handle=self._opened())
+            graph = graph_of(self.module, one, way, dtype, bias=bias, add=add, relu=relu, handle=self.opened())
             limits = {"deterministic": deterministic, "tensor_cores": dtype != "float32", "most_workspace": self._most}
             try:
-                plan = build(self._cudnn, graph, **limits)
+                plan = build(self.module, graph, **limits)
             except LookupError:
                 self._made[key] = None
             else:
-                self._made[key] = Computation(graph, plan, self._opened())
+                self._made[key] = Computation(graph, plan, self.opened())
         return self._made[key]
 
-    def _opened(self) -> Any:
+    def opened(self) -> Any:
+        """Return cuDNN's handle, on the backend's stream."""
         if self._handle is None:
-            self._handle = self._cudnn.create_handle()
-            self._cudnn.set_stream(self._handle, self._stream.ptr)
+            self._handle = self.module.create_handle()
+            self.module.set_stream(self._handle, self._stream.ptr)
         return self._handle

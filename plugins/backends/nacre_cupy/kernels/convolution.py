@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
-from nacre import Array, Own
+from nacre import Array, LayerState, Neuron, Own, is_identity
 from nacre_layers.convolution.filters import FilterLayer, declare
 from nacre_layers.convolution.geometry import Slider
+from nacre_layers.neurons import is_relu
 
 from .. import library
 from ..convolutions import Convolution, Way
@@ -33,14 +36,14 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
 
     def __init__(self, layer: FilterLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.geometry = declare(self, layer, backend, inputs)
+        self.geometry = declare(self, layer, backend, inputs[:1])
         self.device: Any = backend.backend
         self.apply_relu(layer.neuron)
 
     def ready(self) -> None:
         view, g = self.backend, self.geometry
         self.one = Convolution.of(g, self.layer.n_group)
-        self.kind = "uint16" if self.blobs[0].dtype == "bf16" else "float32"
+        self.kind = "uint16" if view.compute == "bf16" else "float32"
         self.cells = prod(self.one.kernel)
         # one channel, or one cell, lies alike in both orders
         self.as_it_is = self.kind == "float32" and 1 in (self.cells, g.weight[1])
@@ -54,16 +57,21 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
             "data": trains and self.diffs[0] is not None,
         }
         ways: list[Way] = [way for way, is_wanted in wanted.items() if is_wanted]
-        with self.device.here:
-            self.computations = {way: self._computation(way) for way in ways}
+        self.computations = {way: self._computation(way) for way in ways}
         known = [one for one in self.computations.values() if one is not None]
         self.most = max([1, *(one.plan.workspace for one in known)])
         self.products = None if len(known) == len(ways) else ByProducts(view, g, self.layer.n_group)
 
     def _computation(self, way: Way) -> Any:
-        dtype = "bf16" if self.kind != "float32" else "tf32" if self.device.products.tf32 else "float32"
         behind = {"bias": self.layer.bias, "relu": self.relu} if way == "forward" else {}
-        return self.device.dnn.computation(self.one, way, dtype, deterministic=self.backend.deterministic, **behind)
+        return self.computation(way, **behind)
+
+    def computation(self, way: Way, **behind: bool) -> Any:
+        """Return what computes it, or one of its gradients, with what comes behind it; None if cuDNN cannot."""
+        view, one = self.backend, Convolution.of(self.geometry, self.layer.n_group)
+        dtype = "bf16" if view.compute == "bf16" else "tf32" if self.device.products.tf32 else "float32"
+        with self.device.here:
+            return self.device.dnn.computation(one, way, dtype, deterministic=view.deterministic, **behind)
 
     def _enqueue(self, way: Way, **arrays: Array) -> None:
         computation = self.computations[way]
@@ -88,7 +96,11 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
             if self.narrow_bias is not None:
                 convert(self.backend, biases[0].blob, self.narrow_bias)
                 arrays["bias"] = self.narrow_bias
-        self._enqueue("forward", **arrays)
+        self._enqueue("forward", **arrays, **self._summand())
+
+    def _summand(self) -> dict[str, Array]:
+        """Return the array that is added in forward, by its name there, if there is one."""
+        return {}
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         x, dy, dx = inputs[0], self.blobs_diff[0], diffs[0]
@@ -109,9 +121,13 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
     def _gated(self, dy: Own, of_bias: Array | None) -> Own:
         """Return the gradient below the ReLU, and write that of the bias."""
         below = Own(dy.shape, dy.dtype)
-        below.layout, below.memory = dy.layout, self.backend.scratch(dy.memory.shape, self.kind)
+        below.layout, below.memory = dy.layout, self._room(dy)
         self.sums.enqueue(dy.memory, of_bias, self.blobs[0].memory, below.memory)
         return below
+
+    def _room(self, dy: Own) -> Array:
+        """Return memory for the gradient below the ReLU."""
+        return self.backend.scratch(dy.memory.shape, self.kind)
 
     def _filter_gradient(self, x: Own, dy: Own, gradient: Array) -> None:
         if self.computations["weight"] is None:
@@ -122,6 +138,44 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
         self._enqueue("weight", x=x.memory, w=made, y=dy.memory)
         if made is not gradient:
             transpose(self.backend, made, gradient, self.cells, self.geometry.weight[1])
+
+
+class ConvolutionSumKernel(ConvolutionKernel):
+    """A convolution, and the sum of two blobs behind it, one of which is its top; applies the sum's ReLU itself.
+
+    The bottoms are the images, and the other blob. In backward its gradient is that below the ReLU.
+    """
+
+    def __init__(
+        self, layer: FilterLayer, backend: Any, inputs: list[Any], diffs: list[Any], *, below: Any, neuron: Neuron
+    ) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.parameters = below.parameters
+        self.apply_relu(neuron)
+
+    @staticmethod
+    def of(below: LayerState, neuron: Neuron) -> Callable[[list[Any], list[Any]], LayerState] | None:
+        """Return what makes one of a convolution without a neuron and of a sum with one; None if there is no plan."""
+        if type(below) is not ConvolutionKernel or not is_identity(below.layer.neuron):
+            return None
+        if below.computation("forward", bias=below.layer.bias, add=True, relu=is_relu(neuron)) is None:
+            return None
+        return partial(ConvolutionSumKernel, below.layer, below.backend, below=below, neuron=neuron)
+
+    def _computation(self, way: Way) -> Any:
+        behind = {"bias": self.layer.bias, "add": True, "relu": self.relu} if way == "forward" else {}
+        return self.computation(way, **behind)
+
+    def _summand(self) -> dict[str, Array]:
+        return {"other": self.inputs[1].memory}
+
+    def _room(self, dy: Own) -> Array:
+        return super()._room(dy) if self.diffs[1] is None else self.diffs[1].memory
+
+    def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
+        super().backward(inputs, diffs)
+        if diffs[1] is not None and not self.relu:
+            self.backend.xp.copyto(diffs[1].memory, self.blobs_diff[0].memory)
 
 
 class ByProducts:

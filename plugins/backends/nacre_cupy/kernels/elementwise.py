@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nacre import Array, ComponentKernel, Identity, Neuron, Own
+from nacre import Array, ComponentKernel, Identity, LayerState, Neuron, Own
 from nacre_layers.elementwise import element_wise as operations
 from nacre_layers.elementwise.element_wise import ElementWiseLayer, ElementWiseState
 from nacre_layers.neurons import (
@@ -30,6 +30,7 @@ from nacre_layers.neurons import (
 )
 
 from .chain import Link, LinkedKernel
+from .convolution import ConvolutionSumKernel
 from .launch import LANES, TYPES, launch
 
 NEURONS: dict[type, Callable[[Any], tuple[float, ...]]] = {
@@ -137,6 +138,11 @@ class ElementWiseKernel(LinkedKernel):
 
     def fuses_neuron(self, neuron: Neuron) -> bool:
         return is_relu(neuron) and self.operation not in READS_TOP
+
+    def joined_with(self, below: LayerState, index: int) -> Callable[[list[Any], list[Any]], LayerState] | None:
+        plain = type(self.layer.operation) is operations.Add and not self.layer.operation.coefficients
+        made = ConvolutionSumKernel.of(below, self.neuron) if plain and len(self.inputs) == 2 else None
+        return made or super().joined_with(below, index)
 
     def links(self, index: int) -> list[Link] | None:
         if len(self.inputs) != 2:
