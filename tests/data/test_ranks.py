@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from line_store import Lines, lines
-from nacre import DataError, Field, Layer, Reader, Store
+from nacre import DataError, Field, Layer, Net, Reader, Store
 from nacre_data import (
     AsyncHDF5DataLayer,
     CSVDataLayer,
@@ -22,6 +22,7 @@ from nacre_data import (
     PrefetchLayer,
     RandomNormalLayer,
 )
+from nacre_parallel.frameworks.batches import divided
 from ranks import state_at
 
 
@@ -248,3 +249,14 @@ def test_too_few_records_for_all_ranks() -> None:
     with pytest.raises(DataError, match=r"ids: batch_size=4 on each of 11 ranks.*\n  train on 10 ranks or fewer"):
         state_at(layer, "train", 0, 11)
     state_at(layer, "validation", 10, 11)
+
+
+def test_a_prefetch_feeds_its_part_of_a_batch_that_ranks_divide_unevenly() -> None:
+    source = MemoryDataLayer(name="ids", tops=["id"], data=[np.arange(20)], batch_size=7)
+    fed = []
+    for rank in range(3):
+        layer = divided(PrefetchLayer(name="p", layer=[source]), rank, 3)
+        with Net("prefetched", [layer], rank=rank, ranks=3) as net:
+            net.feed()
+            fed.append(net.blob("id").tolist())
+    assert fed == [[0, 1], [2, 3], [4, 5, 6]]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import odd_things
-from nacre import NacreError, Net, Solver, open_backend
+from nacre import NacreError, Net, Part, Solver, open_backend
 from nacre.config import load
 from nacre_data import DataLayer, MemoryDataLayer
 from nacre_layers import InnerProductLayer, SoftmaxLossLayer
@@ -90,6 +90,14 @@ def sourced(**fields: Any) -> Any:
     made = net(source=OddSourceLayer(name="eye", tops=["data", "label"], **fields))
     made.forward()
     return made.epoch
+
+
+def one_of_several() -> Any:
+    """Run a source that feeds one of two uneven parts of each batch of three."""
+    source = OddSourceLayer(name="eye", tops=["data", "label"])
+    source.as_part_of(source, Part(0, 1, 2, 3, 1, 3))
+    with Net("parts", [source], backend="numpy", rank=1, ranks=2) as one:
+        return one.feed()
 
 
 def stored() -> Any:
@@ -507,6 +515,14 @@ FAULTS: dict[str, tuple[Callable[[], object], str, str]] = {
             "of=OddSourceLayer):]"
         ),
         f"forward must set self.epoch, or {AWAY}",
+    ),
+    "a source that does not ask for its rows": (
+        one_of_several,
+        (
+            "layer 'eye' (OddSource of odd-things 1.0) does not ask which rows of a batch are this rank's, so it would "
+            "feed wrong ones: 3 records are not divided evenly among 2 ranks"
+        ),
+        "use a multiple of 2 as batch_size; its author should take the rows that backend.joined(rows) says",
     ),
     "a transformer raises": (
         lambda: net(

@@ -28,7 +28,8 @@ class Target:
     `ranks` of them that share batches, and `part` its part of each, if not all have as many rows; the `communicator`
     connects those that train a batch together, if there is one. `whole` has the shapes of the parameters of the whole
     net, if this is one rank's part of it, and `between` connects the ranks of such a net. `components` are those of
-    layers for which states have asked (`View.kernel`), in order.
+    layers for which states have asked (`View.kernel`), in order; `asked` has the names of the layers that have asked
+    `View.joined`.
     """
 
     backend: Backend
@@ -48,15 +49,18 @@ class Target:
     whole: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     between: Any = None
     views: dict[str, View] = field(default_factory=dict[str, View])
+    asked: set[str] = field(default_factory=set[str])
     components: list[tuple[Any, Choice]] = field(default_factory=list[tuple[Any, Choice]])
 
     def view(self, backend: Backend | None = None, node: Node | None = None) -> View:
         """Return what states may know about their net and a backend; by default the net's own.
 
-        That of a node in a container has the full name, and that of a part of a layer knows which rows are its own.
+        That of a node in a container has the full name, that of a part of a layer knows which rows are its own, and one
+        of a source whose batches have uneven parts is its own: the source has to ask for its rows.
         """
         backend = backend or self.backend
-        if node is not None and (node.inside is not None or node.part is not None):
+        feeds = node is not None and self.part is not None and node.layer.is_source
+        if node is not None and (node.inside is not None or node.part is not None or feeds):
             key = f"{backend.name} {node.name}"
             if key not in self.views:
                 view = named_view(self.view(backend), node.user.name, node.name, node.micro)
@@ -75,6 +79,7 @@ class Target:
                 rank=self.rank,
                 ranks=self.ranks,
                 part=self.part,
+                asked=self.asked,
                 communicator=self.communicator,
                 find_kernel=self.find_kernel,
             )

@@ -8,15 +8,16 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from numbers import Integral
 
-from ..discovery.blame import wrong
+from ..discovery.blame import called, wrong
 from ..engine.collectives import Collectives
 from ..engine.memory import Memory
 from ..engine.ops import Value
 from ..engine.shares import Shares, real_rows
-from ..errors import DataError, brief
+from ..errors import ConfigError, DataError, brief
 from ..protocols.backend import Step
+from ..protocols.part import Part
 from ..protocols.state import SourceState
-from ..protocols.view import Scalars
+from ..protocols.view import Scalars, joined_rows, unasked_part
 from .blobs import Blobs
 from .carried import Carried
 from .finite import bad_records
@@ -71,6 +72,8 @@ class Sources:
                     raise wrong(state, reason, "forward must set self.rows")
                 if rows < batch:
                     short.append(rows)
+                if (part := unasked_part(state.backend)) is not None and not isinstance(state, InputState):
+                    raise _wrong_rows(state, part)
             self._scalars["rows"] = min(short) if short else self._largest_batch
 
     @cached_property
@@ -113,7 +116,7 @@ class Sources:
         batches: list[int] = []
         for op, state in self._at_work:
             if op.outputs[0].shape:
-                batches.append(state.backend.joined(op.outputs[0].shape[0])[1])
+                batches.append(joined_rows(state.backend, op.outputs[0].shape[0])[1])
         return max(batches, default=0)
 
     @property
@@ -182,3 +185,12 @@ class Sources:
     def tell(self, error: DataError, when: str) -> None:
         names = [f"'{op.name}'" for op in self._memory.ops if op.is_source]
         error.args = (f"{when} of layer{'s' * (len(names) > 1)} {', '.join(names)}: {error.args[0]}",)
+
+
+def _wrong_rows(state: SourceState, part: Part) -> ConfigError:
+    """Return the error of a source that does not ask which rows are its own, where its rank and rows do not tell."""
+    return ConfigError(
+        f"{called(state)} does not ask which rows of a batch are this rank's, so it would feed wrong ones: "
+        f"{part.length} records are not divided evenly among {part.count} ranks",
+        f"use a multiple of {part.count} as batch_size; its author should take the rows that backend.joined(rows) says",
+    )

@@ -91,8 +91,9 @@ class View:
     """The net's own view of its backend: what a state may know of the outside world, and nothing else.
 
     `part` is this rank's of the batch of all ranks, where its rows are not as many as every other rank's. `fitted` is
-    what is known of the training data when a state is set up; `communicator` connects the `ranks` that train a batch
-    together, or is None. `between` connects the ranks that a net is divided among; else it is None.
+    what is known of the training data when a state is set up; `asked` collects the names of layers that ask `joined`;
+    `communicator` connects the `ranks` that train a batch together, or is None. `between` connects the ranks that a net
+    is divided among; else it is None.
     """
 
     between: Any = None  # a Communicator, if the net can run
@@ -112,6 +113,7 @@ class View:
         rank: int = 0,
         ranks: int = 1,
         part: Part | None = None,
+        asked: set[str] | None = None,
         communicator: Communicator | None = None,
         find_kernel: Callable[[Any, Sequence[Any]], Any] | None = None,
     ) -> None:
@@ -128,6 +130,7 @@ class View:
         self.rank = rank
         self.ranks = ranks
         self._part = part
+        self._asked: set[str] = set() if asked is None else asked
         self.communicator = communicator
         self._own_name = self._full_name = ""  # those of a layer in a container
         self._scratch: dict[tuple[Any, ...], Array] = {}
@@ -153,15 +156,16 @@ class View:
         return int(self.scalars["rows"])
 
     def joined(self, rows: int) -> tuple[int, int]:
-        """Return where so many rows of this rank begin in the batch of all ranks, and how many rows that has."""
-        if self._part is None:
-            return self.rank * rows, self.ranks * rows
-        own = self._part.stop - self._part.start
-        return rows * self._part.start // own, rows * self._part.length // own
+        """Return where so many rows of this rank begin in the batch of all ranks, and how many rows that has.
+
+        Where the ranks' parts of a batch are not equally long, a source that does not ask this is refused.
+        """
+        self._asked.add(self._full_name)
+        return joined_rows(self, rows)
 
     def together(self, rows: int) -> int:
         """Return how many rows those ranks have whose arrays `add_up` adds, where this one has so many."""
-        return rows if self.communicator is None else self.joined(rows)[1] * self.communicator.size // self.ranks
+        return rows if self.communicator is None else joined_rows(self, rows)[1] * self.communicator.size // self.ranks
 
     def random(self, name: str, iteration: Callable[[], int] | None = None) -> Random:
         """Return the random numbers of a layer: a function of (seed, full name, step) and nothing else.
@@ -309,6 +313,24 @@ def _told(wrong: Callable[[], Exception], own: str, full: str) -> Exception:
     return error
 
 
+def joined_rows(view: View, rows: int) -> tuple[int, int]:
+    """Return what `View.joined` returns, without noting that it was asked."""
+    part = view._part  # pyright: ignore[reportPrivateUsage]
+    if part is None:
+        return view.rank * rows, view.ranks * rows
+    own = part.stop - part.start
+    return rows * part.start // own, rows * part.length // own
+
+
+def unasked_part(view: View) -> Part | None:
+    """Return a source's part of each batch, if the ranks' parts are not equally long and it did not ask `View.joined`.
+
+    Such a source cannot know which rows are its own: `rank` and `ranks` do not say it there.
+    """
+    part, asked = view._part, view._full_name in view._asked  # pyright: ignore[reportPrivateUsage]
+    return part if part is not None and part.length % part.count and not asked else None
+
+
 def bytes_made(view: View) -> int:
     """Return the bytes of all arrays that states have made by a view's `empty`."""
     return view._made  # pyright: ignore[reportPrivateUsage]
@@ -358,7 +380,7 @@ class ViewRandom(Random):
 
     def joined(self, rows: int) -> tuple[int, int]:
         """Return where so many rows begin in the whole batch, for which numbers are drawn, and how many that has."""
-        first, every = self._view.joined(rows)
+        first, every = joined_rows(self._view, rows)
         return (first, every) if self._view.micro is None else self._view.micro.of_batch(first, every)
 
     def uniform(

@@ -50,9 +50,9 @@ class DrawnState(SourceState, of=DrawnLayer, host_only=True):
         self.fed = 0
 
     def forward(self, inputs: list[Any]) -> None:
-        size, rank, ranks = self.layer.batch_size, self.backend.rank, self.backend.ranks
-        whole = np.random.default_rng([1, self.fed]).normal(size=(size * ranks, WIDE))
-        numbers = whole[rank * size : (rank + 1) * size]
+        size = self.layer.batch_size
+        first, every = self.backend.joined(size)
+        numbers = np.random.default_rng([1, self.fed]).normal(size=(every, WIDE))[first : first + size]
         self.blobs[0][...], self.blobs[1][...] = numbers, numbers @ self.factors
         self.rows, self.fed = size, self.fed + 1
 

@@ -320,7 +320,7 @@ class SourceTests(Checks):
             for number, batch in enumerate(expected):
                 assert sorted(found[number]) == sorted(batch.in_bytes()[: batch.rows]), (
                     f"phase {phase}, batch {number}: {ranks} ranks do not have together what one rank has in a batch "
-                    f"of {size}: look at backend.joined(rows)"
+                    f"of {size}: take the rows that backend.joined(rows) says"
                 )
 
     @only(TOLD)

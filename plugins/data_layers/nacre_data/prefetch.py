@@ -236,6 +236,7 @@ class PrefetchState(SourceState, host_only=True):
         for top in layer.tops:
             if not any(top in tops_of(one) for one in here):
                 raise ConfigError(f"{layer.name}: no embedded layer writes the top '{top}' in phase {self.phase}")
+        backend.joined(0)  # so that this is no source that does not ask: the embedded ones do, in their own net
         self.origins = {top: blobs[0] for top in layer.tops if len(blobs := layer.made_from(top)[0]) == 1}
         known = {blob: backend.fitted[top] for top, blob in self.origins.items() if top in backend.fitted}
         self.net = Net(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 import pytest
 
-from nacre import ContractError, DataError, Layer, Names, SourceState, default, positive
+from nacre import ConfigError, ContractError, DataError, Layer, Names, SourceState, default, positive
 from nacre.random import Random
 from nacre.testing import SourceTests as SourceSuite
 from run_suite import failures, kit_tests
@@ -279,6 +279,36 @@ class IsTheSameOnEachRank(SevenState):
         return found[:whole] * self.backend.ranks
 
 
+@broken("ranks", r"3 ranks do not have together what one rank has in a batch of 5: .* backend.joined\(rows\)")
+class TakesItsRowsByRank(SevenState):
+    """It takes its rows as if all ranks had as many."""
+
+    def forward(self, inputs):
+        every, size = self.chosen(), self.layer.batch_size
+        mine = every[size * self.backend.rank :][:size]
+        self.rows = len(mine)
+        self.write(mine + [self.filling(every)] * (size - len(mine)))
+
+
+class NeverAsks(TakesItsRowsByRank):
+    """It does not ask `joined` for anything: its ranks have wrong rows where their parts are not equally long."""
+
+    def check(self):
+        if self.trains and self.layer.batch_size * self.backend.ranks > 7:
+            raise DataError(f"{self.layer.name}: batch_size={self.layer.batch_size}, but there are 7 records")
+
+    def chosen(self):
+        found = []
+        while len(found) < self.layer.batch_size * self.backend.ranks:
+            found.append((self.order(self.epoch)[self.position], self.epoch))
+            self.position += 1
+            if self.position == 7:
+                self.position, self.epoch = 0, self.epoch + 1
+                if not self.trains:
+                    break
+        return found
+
+
 @broken("keys", "two records have one key")
 class HasOneKey(SevenState):
     def keys(self, numbers):
@@ -376,6 +406,15 @@ def test_a_broken_promise_is_found_by_its_check(name, monkeypatch):
     with pytest.raises(AssertionError, match=words):
         raise found[check]
     assert len(found) <= 4, f"{name} is found by {sorted(found)}"
+
+
+def test_a_source_that_never_asks_for_its_rows_is_refused():
+    class Suite(Seven):
+        state = NeverAsks
+
+    found = failures(Suite, dtypes=["float64"], without=kit_tests(Suite) - {"test_ranks"})["test_ranks"]
+    assert isinstance(found, ConfigError)
+    assert "does not ask which rows of a batch are this rank's" in str(found)
 
 
 # Suites that are wrong themselves
