@@ -101,6 +101,12 @@ def test_helpers_that_mpiexec_starts_by_srun_are_no_reason(monkeypatch: pytest.M
     refuse_singletons(8, "MPICH")
 
 
+def test_one_process_in_a_job_of_several_tasks_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_NTASKS", "2")  # as in a script for sbatch, outside of srun
+    assert MpiCommunicator.ranks_here() == 0
+    refuse_singletons(1, "MPICH")
+
+
 def test_files_that_no_process_uses_are_found(tmp_path: Path) -> None:
     for name in ("sm_segment.a", "sm_segment.b", "other"):
         (tmp_path / name).write_bytes(b"x" * 10)

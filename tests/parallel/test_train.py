@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +14,14 @@ import numpy as np
 import pytest
 
 import nacre
+from slurm import MISSING, slurm
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = Path(__file__).with_name("rank_plugin.py")
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}")
 NEEDS_MPI = pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
+NEEDS_SLURM = pytest.mark.skipif(bool(MISSING), reason=f"no Slurm here (Debian's packages): {', '.join(MISSING)}")
+SRUN = "srun", "--ntasks=2", "--mpi=pmi2", "--kill-on-bad-exit"
 LIMIT = 120.0  # seconds after which a training is taken to hang
 N_ITER = 14
 NET = """
@@ -242,3 +245,48 @@ def test_mpiexec_starts_ranks_too(done: dict[int, Done], folder: Path) -> None:
 def test_an_error_of_one_rank_of_mpi_is_that_of_all(folder: Path) -> None:
     _, errors = train(doom='at = 5\nhow = "raise"', before=[MPIEXEC or "mpiexec", "-n", "2"], code=2)
     assert "error: rank 1 of 2: the well has run dry" in errors
+
+
+@pytest.fixture(name="in_slurm", scope="module")
+def in_slurm_(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    with slurm(tmp_path_factory.mktemp("slurm")) as config, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", str(config))
+        yield
+
+
+@pytest.mark.long
+@NEEDS_MPI
+@NEEDS_SLURM
+def test_slurm_starts_ranks_too(in_slurm: None, done: dict[int, Done], folder: Path) -> None:
+    for before in (SRUN, ("salloc", "--quiet", "--ntasks=2", MPIEXEC or "mpiexec", "-n", "2")):
+        told, _ = train(before=before)
+        assert without_speed(told) == without_speed(done[1].told)
+        check_close(parameters(), done[1].parameters)
+        shutil.rmtree("snapshots")
+
+
+@pytest.mark.long
+@NEEDS_MPI
+@NEEDS_SLURM
+def test_processes_that_slurm_starts_apart_are_refused(in_slurm: None, folder: Path) -> None:
+    _, errors = train(before=["srun", "--ntasks=2", "--mpi=none"], code=2)
+    assert "srun has started 2 processes (SLURM_STEP_NUM_TASKS=2), but MPICH" in errors
+    assert "use the launcher of this MPI (its mpiexec), or one that it understands: srun --mpi=pmi2" in errors
+    assert not Path("snapshots").exists()
+
+
+@pytest.mark.long
+@NEEDS_SLURM
+def test_a_job_of_several_tasks_may_train_with_one_process(in_slurm: None, done: dict[int, Done], folder: Path) -> None:
+    train(before=["salloc", "--quiet", "--ntasks=2"])
+    done[1].equals()
+
+
+@pytest.mark.long
+@NEEDS_MPI
+@NEEDS_SLURM
+def test_a_rank_that_is_killed_ends_all_of_a_step_of_slurm(in_slurm: None, done: dict[int, Done], folder: Path) -> None:
+    _, errors = train(before=SRUN, doom="at = 5", code=137)
+    assert "task 1: Killed" in errors
+    train("--resume", "auto", before=SRUN)
+    check_close(parameters(), done[1].parameters)

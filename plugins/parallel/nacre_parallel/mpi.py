@@ -22,7 +22,10 @@ TOLD = {
     "PMI_SIZE": "mpiexec or srun",
     "SLURM_STEP_NUM_TASKS": "srun",
 }
-"""Variables in which a launcher tells the number of processes, and who sets them."""
+"""Variables in which a launcher tells the number of processes, and who sets them.
+
+SLURM_NTASKS is not among them: a job of several tasks may run one process, which no srun has started.
+"""
 PIECE = 1 << 18  # numbers that are brought together from all ranks at a time
 SHARED = Path("/dev/shm")
 LEFT = ("mpich_shm_*", "sm_segment.*", "vader_segment.*", "ucx_shm_*")
