@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 
 from agreement import Agreement
-from nacre import ConfigError
+from nacre import ConfigError, InputLayer, Net
 from nacre.testing.trial import Example
 from nacre_layers.shapes.bridge_dst import BridgeDstLayer
 from nacre_layers.shapes.bridge_src import BridgeSrcLayer
@@ -38,3 +38,11 @@ class TestBridgeDst(Bridge, Agreement):
 def test_the_other_end_is_here_or_on_another_rank(fields):
     with pytest.raises(ConfigError, match="but one of the two must be given"):
         BridgeDstLayer(tops=["y"], **fields)
+
+
+@pytest.mark.parametrize("peer", [0, 2**32])
+def test_a_rank_that_does_not_exist_is_told(peer):
+    layers = [InputLayer(name="in", tops="x", shape=2, batch_size=1), BridgeSrcLayer(name="b", bottoms="x", peer=peer)]
+    with Net("n", layers, backend="numpy") as net, pytest.raises(ConfigError) as caught:
+        net.forward()
+    assert str(caught.value).startswith(f"b: peer={peer} is no other rank: the net has 1 in all\n  leave peer out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Array, Check, LayerState, Names, default, exactly, non_negative
+from nacre import Array, Check, Communicator, ConfigError, LayerState, Names, default, exactly, non_negative
 
 from ..cutting import OnNumbers
 
@@ -61,11 +61,20 @@ class BridgeState(LayerState, reads="", host_only=True):
         if self.sent is not None:
             self.sent.wait()
         self.backend.xp.copyto(self.staging, array)
-        self.sent = self.backend.between.isend(self.staging, self.layer.peer, TAG)
+        self.sent = self._between().isend(self.staging, self.layer.peer, TAG)
 
     def receive(self, array: Array) -> None:
         """Wait for an array."""
-        self.backend.between.recv(array, self.layer.peer, TAG)
+        self._between().recv(array, self.layer.peer, TAG)
+
+    def _between(self) -> Communicator:
+        """Return what connects the ends, if there is such an end."""
+        between, peer = self.backend.between, self.layer.peer
+        ranks = 1 if between is None else between.size
+        if between is None or peer >= ranks:
+            message = f"{self.layer.name}: peer={peer} is no other rank: the net has {ranks} in all"
+            raise ConfigError(message, "leave peer out: a net that is divided among ranks gets its bridges by location")
+        return between
 
 
 class BridgeSrcState(BridgeState, of=BridgeSrcLayer, reads="", host_only=True):
