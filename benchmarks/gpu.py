@@ -106,6 +106,30 @@ def limits(settings: Settings) -> Pieces:
     yield "graphs", lambda: {"ok": True, **gpu_speed.graphs(backend, nodes)}
 
 
+def libraries(settings: Settings) -> Pieces:
+    """CuDNN's first plans for each convolution beside each other, fused and not, and cuBLASLt's epilogue."""
+    from . import gpu_checks, gpu_libraries
+
+    backend = gpu_checks.fresh(settings.backend)
+    rows = 4 if settings.small else 512
+    for name, (inputs, outputs) in gpu_libraries.LINEAR.items():
+        sizes = (8, 8) if settings.small else (inputs, outputs)
+        yield name, partial(_fine, partial(gpu_libraries.linear, backend, rows, *sizes))
+        peer = partial(gpu_libraries.linear_of_torch, rows, *sizes, settings.device, tf32=backend.products.tf32)
+        yield f"{name}, PyTorch", partial(_fine, peer)
+    for name in ("LeNet, 64",) if settings.small else ("ResNet-50, 256", "AlexNet, 512"):
+        net, batch = NETS[name]
+        convolutions = gpu_libraries.convolutions(net, settings.batch or batch)
+        for one in convolutions[: 1 if settings.small else None]:
+            for precision in TIMED:
+                timed = partial(gpu_libraries.plans, backend, one, precision, 1 if settings.small else 10)
+                yield f"{gpu_libraries.text(one)}, {precision}", partial(_fine, timed)
+
+
+def _fine(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    return {"ok": True, **run()}
+
+
 def kernels(settings: Settings) -> Pieces:
     """The tests of the backend and of its kernels, on the GPU itself instead of the stand-in for CuPy."""
     yield from _tests(settings, ["tests/backends/test_every_backend.py", "-k", "Cupy"])
@@ -185,7 +209,8 @@ def _speed(settings: Settings, modes: list[str]) -> Pieces:
 
 
 PARTS = {
-    part.__name__: part for part in (versions, limits, kernels, graphs, gradients, curves, layers, speed, compiled)
+    part.__name__: part
+    for part in (versions, limits, kernels, graphs, gradients, curves, layers, speed, compiled, libraries)
 }
 """By their names, in the order in which they run: whether it is right comes before how fast it is."""
 

@@ -55,6 +55,22 @@ def test_what_the_device_does_at_best_is_measured(gpu: Any, tmp_path: Path, monk
     assert min(pieces["copies"]["device"], pieces["copies"]["upload"], pieces["products tf32"]["operations"]) > 0
 
 
+def test_plans_and_epilogues_are_timed(gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import gpu_libraries
+
+    monkeypatch.setattr(gpu_libraries, "linear_of_torch", lambda *_, **__: {})  # which may be missing
+    monkeypatch.setattr(gpu_libraries, "MOST_PLANS", 2)
+    with cupy_standin.installed():
+        gpu.run_part("libraries", gpu.Settings(**SMALL), tmp_path)
+    pieces = json.loads((tmp_path / "libraries.json").read_text())["pieces"]
+    assert all(one["ok"] for one in pieces.values()), pieces
+    assert min(pieces["fc6"]["times"].values()) > 0
+    (first, *_) = (one for name, one in pieces.items() if name.endswith("bf16"))
+    assert {"forward", "data", "weight", "forward, bias, add, ReLU"} < first.keys()
+    for timed in (one for one in first.values() if isinstance(one, dict)):
+        assert list(timed["times"]) == ["any order", "fast"] and timed["chosen"] == "any order"
+
+
 def test_a_training_with_other_bits_is_found(checks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     real, seeds = checks.trained, iter(range(10))
     monkeypatch.setattr(checks, "trained", lambda *given, **how: real(*given, seed=next(seeds), **how))

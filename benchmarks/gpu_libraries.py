@@ -1,0 +1,120 @@
+"""What benchmarks.gpu measures of NVIDIA's libraries: cuDNN's plans beside each other, and cuBLASLt's epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from math import prod
+from typing import Any
+
+from nacre_cupy.convolutions import MOST_WORKSPACE, TENSORS, WAYS, Convolution, Way, graph_of
+from nacre_layers.convolution.convolution import ConvolutionLayer
+from nacre_layers.convolution.geometry import Geometry
+
+from . import nets
+from .gpu_speed import per_call
+
+MOST_PLANS = 6
+"""Plans that are timed for each graph: the first ones that can be built, in the order of cuDNN's rules."""
+LINEAR = {"fc6": (9216, 4096), "fc7": (4096, 4096), "fc8": (4096, 1000)}
+"""The inner products of AlexNet: inputs and outputs."""
+
+
+def convolutions(name: str, batch: int) -> list[Convolution]:
+    """Return the convolutions of a net, each once."""
+    net = nets.load(name, batch=batch).net("train", backend="numpy", allocate=False)
+    with net:
+        found = [
+            Convolution.of(Geometry(op.node.layer, op.inputs[0].shape), op.node.layer.n_group)
+            for op in net.ops
+            if isinstance(op.node.layer, ConvolutionLayer) and op.neuron is None
+        ]
+    return list(dict.fromkeys(found))
+
+
+def text(one: Convolution) -> str:
+    """Return a convolution in a few words."""
+    sizes = ("x".join(map(str, some)) for some in (one.x, one.w))
+    return f"{' by '.join(sizes)}, stride {one.stride[0]}, groups {one.groups}"
+
+
+def plans(backend: Any, one: Convolution, dtype: str, calls: int) -> dict[str, Any]:
+    """Return the seconds of a convolution's first plans, both gradients' too, and of what can be fused behind it.
+
+    `chosen` is the first plan, which the backend takes; `best` is the fastest. Of "forward" there are graphs with bias,
+    with bias and ReLU, and with bias, summand and ReLU: each saves a pass over the result, or two. Each of five samples
+    has so many `calls`.
+    """
+    found: dict[str, Any] = {}
+    cases: list[tuple[str, Way, dict[str, bool]]] = [(way, way, {}) for way in WAYS]
+    cases += [
+        ("forward, bias", "forward", {"bias": True}),
+        ("forward, bias, ReLU", "forward", {"bias": True, "relu": True}),
+        ("forward, bias, add, ReLU", "forward", {"bias": True, "add": True, "relu": True}),
+    ]
+    for name, way, behind in cases:
+        timed = dict(_timed(backend, one, way, dtype, behind, calls))
+        first = next(iter(timed), "")
+        best = min(timed, key=lambda plan: timed[plan], default="")
+        found[name] = {"times": timed, "chosen": first, "best": best}
+    return found
+
+
+def _timed(
+    backend: Any, one: Convolution, way: Way, dtype: str, behind: dict[str, bool], calls: int
+) -> Iterator[tuple[str, float]]:
+    """Yield the names of plans, and the seconds of each; none if cuDNN has no plan."""
+    dnn, cupy = backend.dnn, backend.cupy
+    cudnn, handle = dnn.module, dnn.opened()
+    kind = "uint16" if dtype == "bf16" else "float32"
+    shapes = {"x": one.x, "w": one.w, "y": one.y, "bias": (one.filters,), "other": one.y}
+    named = ["x", "w", "y", *(["bias"] if behind.get("bias") else []), *(["other"] if behind.get("add") else [])]
+    with backend.here:
+        graph = graph_of(cudnn, one, way, dtype, handle=handle, **behind)
+        try:
+            graph.validate()
+            graph.build_operation_graph()
+            graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+        except cudnn.cudnnGraphNotSupportedError:
+            return
+        graph.deselect_workspace_greater_than(MOST_WORKSPACE)
+        arrays = {name: cupy.zeros((prod(shapes[name]),), kind) for name in named}
+        places = {TENSORS[name]: array.data.ptr for name, array in arrays.items()}
+        count = 0
+        for index in range(graph.get_execution_plan_count()):
+            try:
+                graph.build_plan_at_index(index)
+            except (cudnn.cudnnGraphNotSupportedError, ValueError):  # it was deselected, or cannot be built
+                continue
+            workspace = cupy.empty((max(1, graph.get_workspace_size_plan_at_index(index)),), "uint8")
+            run = partial(graph.execute, places, workspace.data.ptr, handle=handle)
+            yield graph.get_plan_name_at_index(index), per_call(run, backend.wait, calls)
+            if (count := count + 1) == MOST_PLANS:
+                return
+
+
+def linear(backend: Any, rows: int, inputs: int, outputs: int) -> dict[str, Any]:
+    """Return the seconds of an inner product with the bias in cuBLASLt's epilogue, and with the bias apart."""
+    cupy = backend.cupy
+    with backend.here:
+        shapes = (rows, inputs), (outputs, inputs), (outputs,), (rows, outputs)
+        x, weight, bias, y = (cupy.ones(shape, "float32") for shape in shapes)
+
+        def apart() -> None:
+            backend.xp.matmul(x, weight.T, out=y)
+            backend.xp.add(y, bias, out=y)
+
+        together = per_call(lambda: backend.products.linear(x, weight, bias, y), backend.wait)
+        times = {"epilogue": together, "apart": per_call(apart, backend.wait)}
+    return {"times": times, "products": "TF32" if backend.products.tf32 else "float32"}
+
+
+def linear_of_torch(rows: int, inputs: int, outputs: int, device: str, *, tf32: bool) -> dict[str, Any]:
+    """Return the seconds of the same by PyTorch."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    x, weight, bias = (torch.ones(shape, device=device) for shape in ((rows, inputs), (outputs, inputs), (outputs,)))
+    wait = torch.cuda.synchronize if device != "cpu" else lambda: None
+    with torch.no_grad():
+        return {"times": per_call(lambda: torch.nn.functional.linear(x, weight, bias), wait)}
