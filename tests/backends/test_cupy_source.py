@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import cupy_standin
 from cuda_on_host import missing
 from nacre import L, Net
+from nacre_cupy.kernels import source
 
 if reason := missing():
     pytest.skip(reason, allow_module_level=True)
@@ -36,7 +38,13 @@ def layers(transformers: Any, **fields: Any) -> Any:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("phase", ["train", "validation"])
-def test_a_source_gives_what_it_gives_on_the_host(phase: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_source_gives_what_it_gives_on_the_host(
+    phase: Any, dtype: str, monkeypatch: pytest.MonkeyPatch, *, kept: bool
+) -> None:
+    """Pictures that lie in memory are kept on the device if they fit; else each batch is sent."""
+    if not kept:
+        monkeypatch.setattr(source, "SHARE", 1 << 60)
     with cupy_standin.installed():
         backend, sent = cupy_standin.watched()(), set[str]()
         real = backend.upload
@@ -45,17 +53,38 @@ def test_a_source_gives_what_it_gives_on_the_host(phase: Any, dtype: str, monkey
             made = layers(CUT, **fields)
             options: dict[str, Any] = {"phase": phase, "dtype": dtype, "seed": 5, "keep": ["x", "label"]}
             with Net("n", made, backend=backend, **options) as net, Net("n", made, backend="numpy", **options) as own:
-                source = net.node_ops["data"].state
-                assert type(source).__name__ == "SourceKernel" and source.converted == {0}
+                state: Any = net.node_ops["data"].state
+                assert type(state).__name__ == "SourceKernel" and state.converted == {0}
                 assert "data" not in [step.name for step in net.steps("forward") if step.kind == "copy"]
                 for turn in range(5):
                     losses = [one.forward() for one in (net, own)]
                     np.testing.assert_allclose(*losses, rtol=1e-5)
-                    rows = [one.node_ops["data"].state.rows for one in (net, own)]
-                    assert rows[0] == rows[1] and net.epoch == own.epoch
+                    assert state.rows == net.rows == own.rows and net.epoch == own.epoch
                     for blob in ("x", "label"):
                         np.testing.assert_allclose(net.blob(blob), own.blob(blob), rtol=1e-6, err_msg=f"{turn}: {blob}")
-        assert {"uint8", "int32", "int64"} <= sent and dtype not in sent - {"float64"}
+        assert {"int32", "int64"} <= sent and ("uint8" in sent) == (not kept) and dtype not in sent - {"float64"}
+
+
+@pytest.mark.parametrize(("kind", "fields"), [("NumpyData", {}), ("Data", {"cache_bytes": 0})])
+def test_sources_of_files_send_bytes(kind: str, fields: Any, tmp_path: Path) -> None:
+    np.savez(tmp_path / "records.npz", x=PICTURES, label=CLASSES)
+    given = {
+        "source": str(tmp_path / "records.npz"),
+        "tops": ["x", "label"],
+        "batch_size": 4,
+        "transformers": CUT,
+        **fields,
+    }
+    with cupy_standin.installed():
+        x, label = getattr(L, kind)(name="data", **given)()
+        made = [L.SoftmaxLoss(name="loss")(L.InnerProduct(output_dim=4)(x), label)]
+        backend = cupy_standin.watched()()
+        with Net("n", made, backend=backend, keep=["x"]) as net, Net("n", made, backend="numpy", keep=["x"]) as own:
+            state: Any = net.node_ops["data"].state
+            assert type(state).__name__ == "SourceKernel" and state.converted == {0}
+            for _ in range(4):
+                np.testing.assert_allclose(net.forward(), own.forward(), rtol=1e-5)
+                np.testing.assert_allclose(net.blob("x"), own.blob("x"), rtol=1e-6)
 
 
 def test_a_source_that_changes_pictures_otherwise_is_its_own() -> None:

@@ -33,7 +33,10 @@ IN_CUDA = {
     "recurrent:GRUKernel": ["GRU"],
     "recurrent:LSTMKernel": ["LSTM"],
     "recurrent:RNNKernel": ["RNN"],
-    "source:SourceKernel": ["HDF5Data", "ImageData", "MemoryData"],
+    "source:SourceKernel": [
+        *("AsyncHDF5Data", "Data", "HDF5Data", "ImageData", "IterableData", "LMDBData", "MemoryData", "NumpyData"),
+        *("ShardData", "TarData"),
+    ],
     "update:AdaDeltaKernel": ["solver/AdaDelta"],
     "update:AdaGradKernel": ["solver/AdaGrad"],
     "update:AdaMaxKernel": ["solver/AdaMax"],

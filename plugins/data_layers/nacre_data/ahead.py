@@ -31,7 +31,7 @@ class Batch:
 
     records: np.ndarray
     epochs: np.ndarray
-    arrays: Sequence[np.ndarray]
+    arrays: list[np.ndarray]
     rows: int = 0
     position: int = 0
     epoch: int = 0

@@ -23,13 +23,15 @@ class Records:
     """The data of a source: `count` records, numbered from 0, each with one entry for every top.
 
     `shapes` and `dtypes` are those of a record's entries. The types are NumPy's, of integers or floating-point numbers.
-    `classes` are the names of the classes that the numbers of a top count, where the data have names.
+    `classes` are the names of the classes that the numbers of a top count, where the data have names. `in_memory` are
+    the arrays of all records, one for each top, if they lie in memory.
     """
 
     count: int = 0
     shapes: Sequence[tuple[int, ...]] = ()
     dtypes: Sequence[np.dtype[Any]] = ()
     classes: Mapping[str, Sequence[str]] = MappingProxyType({})
+    in_memory: Sequence[np.ndarray] | None = None
 
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
         """Write the records of these numbers, in their order, into one array (records, *shape) for each top."""
@@ -83,7 +85,7 @@ class ArrayRecords(Records):
     ) -> None:
         self.where = where
         self.tops = tops
-        self.arrays = arrays
+        self.arrays = self.in_memory = arrays
         self.columns = {**(columns or {}), **dict(zip(tops, arrays, strict=True))}
         self.count = len(arrays[0])
         self.shapes = [array.shape[1:] for array in arrays]
@@ -95,6 +97,8 @@ class ArrayRecords(Records):
         together = in_a_row(records)
         for top, (array, out) in enumerate(zip(self.arrays, arrays, strict=True)):
             kept = array.dtype == out.dtype
+            if not len(out):
+                continue  # of a top that is not wanted here
             if together and (kept or out.dtype.kind == "f"):
                 np.copyto(out, array[records[0] : records[-1] + 1], casting="unsafe")
             elif kept:

@@ -224,7 +224,8 @@ class RecordSourceState(SourceState, host_only=True):
     converter: Callable[[int, np.ndarray, Sequence[Change]], Any] | None = None
     """For kernels: what returns the pipeline of a top, given its number, an array like its batches, and its changes.
 
-    It has `run` and `stages`, not empty, as `Pipeline` has them; None leaves the top to this state.
+    It has `run` and `stages`, not empty, as `Pipeline` has them; None leaves the top to this state. One that says
+    `resident` has the records of `Records.in_memory`, and gets their numbers alone: its arrays of batches have no rows.
     """
 
     def __init__(self, layer: Any, backend: Any, records: Records, passes: Passes | None = None) -> None:
@@ -267,6 +268,9 @@ class RecordSourceState(SourceState, host_only=True):
         for number, (top, place, blob, changes) in enumerate(tops):
             made = self.converter and self.converter(number, place, changes)
             made = made or Pipeline(self.layer.name, top, place, blob, changes, self.phase)
+            if getattr(made, "resident", False):  # it has all records, and only needs their numbers
+                for batch in self.batches:
+                    batch.arrays[number] = batch.arrays[number][:0]
             if made.stages:
                 self.pipelines.append((number, made))
 

@@ -13,6 +13,8 @@ from .convert import Arithmetic, Conversion, Crop, Mirror
 
 CHANGES = ("Crop", "Mirror", "Scale", "SubMean")
 """nacre's transformers that convert.cu knows."""
+SHARE = 8
+"""Records that lie in memory are kept on the device if they need this part of its free memory, or less."""
 
 
 class SourceKernel(SourceState, dtypes=("float32", "float64")):
@@ -49,11 +51,19 @@ class SourceKernel(SourceState, dtypes=("float32", "float64")):
         if not known or Conversion.unfit(shape, str(place.dtype), len(place)) or place.dtype != np.uint8:
             return None
         try:
-            converter = Converter(self.backend, self.phase, blob, place, changes)
+            converter = Converter(self.backend, self.phase, blob, place, changes, self._held(top))
         except NacreError:  # its own state tells it with the first batch
             return None
         self.converted.add(top)
         return converter
+
+    def _held(self, top: int) -> np.ndarray | None:
+        """Return all records of a top if they lie in memory as bytes, and may lie in the device's; else None."""
+        records = self.own.records
+        found = None if records.in_memory is None else records.in_memory[top]
+        free = self.backend.backend.free_memory()
+        fits = found is not None and free and found.dtype == np.uint8 and found.nbytes <= free[0] // SHARE
+        return found if fits else None
 
     def forward(self, inputs: list[Any]) -> None:
         self.own.forward(inputs)
@@ -108,11 +118,22 @@ class SourceKernel(SourceState, dtypes=("float32", "float64")):
 
 
 class Converter:
-    """The way of one top's batches to the device: bytes are sent, with where each picture's pixels come from."""
+    """The way of one top's batches to the device: bytes are sent, with where each picture's pixels come from.
+
+    `held` are the pictures of all records, if the device is to keep them: then only the numbers of a batch's are sent.
+    """
 
     stages = ("convert",)
 
-    def __init__(self, view: Any, phase: str, blob: Own, place: np.ndarray, changes: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        view: Any,
+        phase: str,
+        blob: Own,
+        place: np.ndarray,
+        changes: Sequence[Any],
+        held: np.ndarray | None,
+    ) -> None:
         self.view, self.phase, self.blob, self.images = view, phase, blob, len(place)
         known: list[Crop | Mirror | Arithmetic] = []
         self.draws: list[tuple[Any, int]] = []
@@ -125,6 +146,10 @@ class Converter:
             shape = transformer.checked_shape(shape)
         self.conversion = Conversion(view, place.shape[1:], known)
         self.batch = view.empty(place.shape, "uint8")
+        self.resident = held is not None
+        if held is not None:
+            self.held = view.constant(np.ascontiguousarray(held).reshape(len(held), -1), "uint8")
+            self.numbers = view.empty((self.images,), "int64")
         self.places = view.empty((len(self.conversion.sizes), self.images, 3), "int32")
 
     def run(self, batch: np.ndarray, records: np.ndarray, epochs: np.ndarray) -> None:
@@ -134,7 +159,12 @@ class Converter:
             random.at(records, epochs)
         drawn = [random.each(count) for random, count in self.draws]
         backend.upload(self.conversion.places(drawn, self.images, self.phase), self.places)
-        backend.upload(batch, self.batch)
+        if self.resident:
+            backend.upload(records.astype(np.int64), self.numbers)
+            flat = self.batch.reshape(self.images, -1)
+            backend.xp.take(self.held, self.numbers, axis=0, out=flat)
+        else:
+            backend.upload(batch, self.batch)
         channels = self.blob.shape[1] if self.blob.layout == "channels last" else 0
         self.conversion.enqueue(self.batch, self.places, self.blob.memory, self.blob.dtype, channels)
 
