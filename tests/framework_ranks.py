@@ -26,6 +26,7 @@ def in_threads(size: int, function: Callable[..., Any], *arguments: Any) -> list
 def start(communicator: Communicator | None, kind: str, given: Any, solver: dict[str, Any], **options: Any) -> Training:
     """Return a training by a framework; the net is shut down with the process."""
     layers, framework = NETS[kind](), make_component(Framework, given)
+    options["algorithm"] = solver.get("algorithm")
     if communicator is not None:
         layers = framework.layers(layers, communicator)
         options["group"] = framework.group(communicator)

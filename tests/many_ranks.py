@@ -21,6 +21,8 @@ from nacre_layers import (
     InnerProductLayer,
     PerplexityLayer,
     PoolingLayer,
+    RBMHiddenLayer,
+    RBMVisibleLayer,
     ROCAUCLayer,
     SoftmaxLossLayer,
     SquareLossLayer,
@@ -103,7 +105,19 @@ def synchronous() -> list[Any]:
     return [*sources((9,), 11), *layers[2:]]
 
 
-NETS = {"mlp": mlp, "lenet": lenet, "normal": normal, "synchronous": synchronous}
+def machine() -> list[Any]:
+    """A restricted Boltzmann machine on data of zeros and ones, in batches that ranks divide unevenly."""
+    return [
+        *(
+            dataclasses.replace(layer, tops=["data"], data=[(layer.data[0] > 0).astype("float32")])
+            for layer in sources((9,), 11)
+        ),
+        RBMVisibleLayer(name="vis", bottoms=["data", "hid"], tops=["vis"]),
+        RBMHiddenLayer(name="hid", bottoms=["vis"], tops=["hid"], output_dim=5),
+    ]
+
+
+NETS = {"machine": machine, "mlp": mlp, "lenet": lenet, "normal": normal, "synchronous": synchronous}
 
 
 def training(communicator: Communicator | None, kind: str, solver: dict[str, Any], **options: Any) -> Training:

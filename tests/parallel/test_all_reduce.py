@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from many_ranks import example, mlp, sources, train
+from many_ranks import NETS, example, mlp, sources, train
 from nacre import ConfigError, Net, Part, RankError, Solver
 from nacre.testing.crew import crew
 from nacre_data import PrefetchLayer
-from nacre_layers import RBMHiddenLayer, RBMVisibleLayer
+from nacre_layers import CD
 from nacre_parallel import AllReduce, LocalCommunicator
 from nacre_parallel.frameworks.batches import divided
 from rank_pool import Pool, pool
@@ -111,18 +111,16 @@ def test_a_batch_that_cannot_be_divided_is_refused() -> None:
     assert prefetch.batch_part == prefetch.layer[0].batch_part == Part(0, 3, 5, 12, 7, 9)
 
 
-def test_energy_models_are_refused_with_a_sentence() -> None:
+def test_an_algorithm_with_gradients_of_its_own_is_refused_with_a_sentence() -> None:
+    class Odd(CD):
+        adds_up = False
+
     rank, _ = crew(2)
-    layers = [
-        sources((9,))[0],
-        RBMVisibleLayer(name="vis", bottoms=["data", "hid"], tops=["vis"]),
-        RBMHiddenLayer(name="hid", bottoms=["vis"], tops=["hid"], output_dim=3),
-    ]
     with (
-        Net("rbm", AllReduce().layers(layers, rank), algorithm="CD", communicator=rank) as net,
-        pytest.raises(ConfigError, match=r"the algorithm CD has gradients of its own, which several ranks cannot join"),
+        Net("rbm", AllReduce().layers(NETS["machine"](), rank), algorithm=Odd(), communicator=rank) as net,
+        pytest.raises(ConfigError, match=r"the algorithm Odd has gradients of its own, which several ranks cannot add"),
     ):
-        Solver("SGD", algorithm="CD", framework=AllReduce()).start(net)
+        Solver("SGD", algorithm=Odd(), framework=AllReduce()).start(net)
 
 
 def test_sources_that_are_divided_differently_are_refused() -> None:

@@ -60,6 +60,37 @@ def test_sandblaster_learns_what_one_process_learns(
 
 
 @pytest.mark.parametrize(
+    ("framework", "size", "algorithm"),
+    [
+        ("AllReduce", 3, {"type": "CD", "k": 2, "persistent": True}),
+        ("AllReduce", 2, {"type": "CD"}),
+        ("Sandblaster", 2, {"type": "CD", "sample_visible": True}),
+        (ONE_GROUP, 2, {"type": "CD", "persistent": True}),
+    ],
+)
+def test_energy_models_learn_what_one_process_learns(framework: Any, size: int, algorithm: dict[str, Any]) -> None:
+    solver = {**SGD, "algorithm": algorithm}
+    alone = train(None, "machine", "AllReduce", solver, 8)
+    for one in in_threads(size, train, "machine", framework, solver, 8):
+        found, wanted = (
+            {name: values for name, values in of["found"].items() if name.startswith(("parameters/", "history/"))}
+            for of in (one, alone)
+        )
+        check_close(found, wanted)
+        assert one["found"]["loss"] == pytest.approx(alone["found"]["loss"], abs=1e-10)
+        assert one["statistics"]["vis"] == pytest.approx(alone["statistics"]["vis"], abs=1e-10)
+        if framework == "AllReduce":  # in others the parts of a validation's batches are equally long
+            assert one["validation"][1]["vis"] == pytest.approx(alone["validation"][1]["vis"], abs=1e-10)
+
+
+def test_persistent_chains_go_on_from_a_snapshot_of_all_ranks() -> None:
+    solver = {**SGD, "algorithm": {"type": "CD", "persistent": True}}
+    for uninterrupted, resumed, names in in_threads(2, resume, "machine", "AllReduce", solver, 5, 4):
+        assert uninterrupted == resumed
+        assert {"memory/layer.vis/chain/0/chains", "memory/rank1/layer.vis/chain/0/chains"} <= {*names}
+
+
+@pytest.mark.parametrize(
     ("size", "servers", "solver"),
     [(2, 1, SGD), pytest.param(2, 1, ADAM, marks=pytest.mark.long), pytest.param(3, 2, SGD, marks=pytest.mark.long)],
 )

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
 
 class Algorithm(Component, kind="algorithm"):
-    """Trains one batch: defines the passes of a net in an iteration."""
+    """Trains one batch: defines the passes of a net in an iteration.
+
+    Attributes:
+        adds_up: whether it can train on several ranks though it rewrites graphs: its gradients for the rows of each are
+            divided by the rows of all (`View.together`), so that their sum is the gradient for the whole batch.
+    """
+
+    adds_up: ClassVar[bool] = False
 
     def rewrite(self, graph: Graph, phase: str) -> Graph:
         """Return the graph that this algorithm trains, in place of the one that the user wrote.

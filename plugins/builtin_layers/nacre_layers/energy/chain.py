@@ -135,7 +135,10 @@ class ContrastState(LayerState, reads="inputs"):
             self.backend.xp.copyto(self.chains.next, inputs[2])
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        """Write the mean of v hᵀ, and of v and h, at the end of the chain, less that of the data."""
+        """Write the mean of v hᵀ, and of v and h, at the end of the chain, less that of the data.
+
+        Of several ranks, each writes its part of the mean over the rows of all.
+        """
         xp, rows = self.backend.xp, min(self.backend.rows, inputs[0].shape[0])
         v0, h0, v, h = (one[:rows] for one in inputs)
         if (total := self.parameters[0].gradient) is not None:
@@ -152,4 +155,4 @@ class ContrastState(LayerState, reads="inputs"):
 
     def _finish(self, total: Array, part: Array, rows: int) -> None:
         self.backend.xp.subtract(total, part, out=total)
-        self.backend.xp.multiply(total, 1 / max(rows, 1), out=total)
+        self.backend.xp.multiply(total, 1 / max(self.backend.together(rows), 1), out=total)

@@ -41,6 +41,8 @@ class CD(Algorithm):
     to the likelihood gradient", 2008.
     """
 
+    adds_up = True
+
     k: Annotated[int, positive, "steps of the chain"] = 1
     persistent: Annotated[bool, "whether chains go on from batch to batch"] = False
     sample_visible: Annotated[bool, "whether visible units are drawn with k = 1, too"] = False

@@ -134,9 +134,9 @@ class RBMVisibleState(VisibleState, of=RBMVisibleLayer, reads=""):
     def _pseudo_likelihood(self, x: Array, h: Array) -> Array:
         """Return Σ D ln p(vᵢ | all others) of images: by how much their free energy grows if vᵢ is turned over."""
         xp, rows = self.backend.xp, x.shape[0]
-        uniform = self.backend.scratch((rows,), "float32")
+        uniform = self.backend.scratch((self.blobs[0].shape[0],), "float32")
         self.random.uniform(uniform, 2)
-        chosen = xp.minimum((uniform * self.visible).astype("int64"), self.visible - 1)
+        chosen = xp.minimum((uniform[:rows] * self.visible).astype("int64"), self.visible - 1)
         turned = 1 - 2.0 * x[xp.arange(rows), chosen]
         grows = xp.zeros((rows,))
         for bias in self.parameters[1:]:

@@ -19,7 +19,8 @@ class AllReduce(SharedBatches):
     synchronous; Dean and others, "Large scale distributed deep networks", 2012, compare others with it.
 
     Raises:
-        ConfigError: a batch has fewer records than there are ranks, or the solver's algorithm does not follow a loss.
+        ConfigError: a batch has fewer records than there are ranks, or the gradients of the solver's algorithm do not
+            add up.
     """
 
     uneven = True

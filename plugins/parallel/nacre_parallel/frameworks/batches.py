@@ -13,7 +13,8 @@ class SharedBatches(Framework):
     """A framework whose workers read parts of the same batches.
 
     Raises:
-        ConfigError: a batch cannot be divided among the workers, or the solver's algorithm does not follow a loss.
+        ConfigError: a batch cannot be divided among the workers, or the gradients of the solver's algorithm do not add
+            up.
     """
 
     batch: Annotated[
@@ -82,13 +83,13 @@ def communicator_of(framework: Framework, training: Training) -> Communicator:
     """Return what connects the ranks of a training.
 
     Raises:
-        ConfigError: there is nothing, or the algorithm has gradients of its own.
+        ConfigError: there is nothing, or the algorithm has gradients of its own that do not add up.
     """
     own, algorithm = type(framework).__name__, training.solver.algorithm
     name = type(algorithm).__name__
-    if type(algorithm).rewrite is not Algorithm.rewrite:
+    if type(algorithm).rewrite is not Algorithm.rewrite and not algorithm.adds_up:
         raise ConfigError(
-            f"{own}: the algorithm {name} has gradients of its own, which several ranks cannot join",
+            f"{own}: the algorithm {name} has gradients of its own, which several ranks cannot add up",
             "train with one process, or with another algorithm",
         )
     if training.net.communicator is None:

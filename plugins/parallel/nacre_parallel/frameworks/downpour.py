@@ -22,8 +22,8 @@ class Downpour(Served):
     ML via a stale synchronous parallel parameter server", 2013.
 
     Raises:
-        ConfigError: the workers cannot be divided into groups, or a batch among the workers; or the solver's algorithm
-            does not follow a loss.
+        ConfigError: the workers cannot be divided into groups, or a batch among the workers; or the gradients of the
+            solver's algorithm do not add up.
     """
 
     worker_groups: Annotated[int, positive, "groups of workers, which do not wait for each other"] = 2

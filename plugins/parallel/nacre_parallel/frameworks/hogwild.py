@@ -40,8 +40,8 @@ class Hogwild(SharedBatches):
     of the buffers and the histories.
 
     Raises:
-        ConfigError: the ranks cannot be divided into nodes, or a batch among the ranks; or the solver's algorithm does
-            not follow a loss.
+        ConfigError: the ranks cannot be divided into nodes, or a batch among the ranks; or the gradients of the
+            solver's algorithm do not add up.
     """
 
     nodes: Annotated[int, non_negative, "groups of ranks that share parameters; 0 for one on each machine"] = 0

@@ -15,6 +15,6 @@ class Sandblaster(Served):
     Dean and others, "Large scale distributed deep networks", 2012.
 
     Raises:
-        ConfigError: there are no workers; a batch cannot be divided among them; or the solver's algorithm does not
-            follow a loss.
+        ConfigError: there are no workers; a batch cannot be divided among them; or the gradients of the solver's
+            algorithm do not add up.
     """
