@@ -10,6 +10,7 @@ from ..errors import DataError
 from ..protocols.array import Array
 from ..protocols.backend import Step
 from ..protocols.communicator import Communicator
+from ..protocols.parameter import Storage
 from ..protocols.part import BATCH, Part, part_of
 from ..protocols.state import SourceState
 from ..protocols.view import ROWS_OF_PART, View
@@ -23,9 +24,10 @@ class Collectives(Shares):
     net with a loss, and of those with statistics, in order.
 
     Before forward they agree on how many rows of the batch are real, after it on the losses; after backward the
-    gradients of the parameters that every rank has are added up. `loss_values` are those of the last batch, and `epoch`
-    is how many passes over the data the sources of all ranks have completed. Losses that are divided by records have a
-    share, as in `Shares`; others are on one rank. `view` is the net's, of its own backend.
+    gradients of the parameters that every rank has are added up, and buffers by records are averaged. `loss_values` are
+    those of the last batch, and `epoch` is how many passes over the data the sources of all ranks have completed.
+    Losses that are divided by records have a share, as in `Shares`; others are on one rank. `view` is the net's, of its
+    own backend.
     """
 
     def __init__(
@@ -92,7 +94,20 @@ class Collectives(Shares):
                 steps.append(Step("all-reduce", run[0].name, partial(self.view.add_up, _span(run))))
                 run = []
             run += [slot] if slot else []
-        return steps
+        return [*steps, *self._averages()]
+
+    def _averages(self) -> list[Step]:
+        """Return the steps that replace buffers of layers by records by their means over ranks, weighed by rows."""
+        return [
+            Step("all-reduce", slot.name, partial(self._average, slot.storage, (part.stop - part.start) / part.length))
+            for slot in self._slots
+            if not slot.trainable and (part := slot.uses[0].op.node.part) is not None and by_records(part)
+        ]
+
+    def _average(self, storage: Storage, share: float) -> None:
+        self.view.xp.multiply(storage.array, share, out=storage.array)
+        self.view.add_up(storage.array)
+        storage.version += 1
 
     def _share_rows(self) -> None:
         """Count the real rows of the joined batch and those of this rank's part, and the passes over the data.

@@ -14,6 +14,7 @@ from nacre.testing.crew import crew, own_backend, together
 from nacre_data import MemoryDataLayer
 from nacre_layers import (
     AccuracyLayer,
+    BatchNormLayer,
     BridgeDstLayer,
     BridgeSrcLayer,
     ConvolutionLayer,
@@ -192,6 +193,30 @@ def pictures():
 
 def test_random_layers_of_a_pipeline_draw_the_numbers_of_the_whole_batch():
     check_equal(lambda: placed(pictures(), [0, 0, 0, 1, 1, 1, 1]), 2, algorithm=GPIPE)
+
+
+def normal(**fields):
+    """Batch norm of records that ranks have parts of."""
+    return [
+        source("input", (7,)),
+        InnerProductLayer(name="ip", bottoms=["data"], tops=["ip"], output_dim=10),
+        BatchNormLayer(name="norm", bottoms=["ip"], tops=["norm"], **fields),
+        SoftmaxLossLayer(name="loss", bottoms=["norm", "label"]),
+    ]
+
+
+def test_buffers_of_layers_by_records_are_their_means_over_the_ranks():
+    ranks = crew(5)  # with 2, 2, 3, 2 and 3 rows of 12
+    nets = nets_of(normal, ranks)
+    together(ranks, lambda rank: learned(nets[rank], 1))
+    whole = Net("net", normal(), backend="numpy", **OPTIONS)
+    learned(whole, 1)
+    means = gathered(nets)  # the same on all ranks
+    np.testing.assert_allclose(means["norm/mean"], whole.parameters["norm/mean"].value, rtol=1e-12, atol=1e-14)
+
+
+def test_batch_norm_by_records_may_use_those_of_all_ranks():
+    check_equal(lambda: normal(sync=True), 5)
 
 
 @pytest.mark.parametrize("parts", [2, 3])
