@@ -126,13 +126,15 @@ class DotProductAttentionState(LayerState, of=DotProductAttentionLayer, reads="i
         self.scale = 1 / sqrt(self.head)
         self.carries = bool(layer.carry) and self.phase == "predict"
         self.count = 0
+        seen = (self.images, layer.heads, self.rows, self._carried + self.keys)
+        kept = [] if self.carries else [self._room(self.keys)] * 2  # what is carried on is no net's to plan
+        self.intermediates = [backend.blob(shape) for shape in (seen, self._room(self.rows), *kept)]
 
     def ready(self) -> None:
-        """Make room for queries and keys as they are multiplied, and for the weights of the values."""
+        """Find the weights of the values, and queries, keys and values as they are multiplied."""
         before, keys = self._carried, self._carried + self.keys
-        self.q = self._room(self.rows)
-        self.k, self.v = self._room(keys), self._room(keys)
-        self.seen = self.backend.empty((self.images, self.layer.heads, self.rows, keys))
+        self.seen, self.q, *kept = self.intermediates
+        self.k, self.v = kept or (self.backend.empty(self._room(keys)) for _ in range(2))
         self.later = self.backend.constant(
             np.where(np.arange(self.rows)[:, None] + before < np.arange(keys), -np.inf, 0.0)
         )
@@ -143,8 +145,8 @@ class DotProductAttentionState(LayerState, of=DotProductAttentionLayer, reads="i
     def _carried(self) -> int:
         return self.layer.carry if self.carries else 0
 
-    def _room(self, length: int) -> Array:
-        return self.backend.empty((self.images, self.layer.heads, length, self.head))
+    def _room(self, length: int) -> tuple[int, ...]:
+        return self.images, self.layer.heads, length, self.head
 
     def heads(self, part: Array) -> Array:
         """Read (images, positions, features) as (images, heads, positions, features of a head)."""

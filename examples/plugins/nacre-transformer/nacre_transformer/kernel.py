@@ -66,17 +66,18 @@ class FlashKernel(DotProductAttentionState, reads="inputs blobs", dtypes=("float
     def __init__(self, layer: DotProductAttentionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.capturable = not self.carries
+        if not self.carries:  # what backward needs of forward is a number for each query
+            shape = (self.images, layer.heads, self.rows)
+            self.intermediates = [backend.blob(shape)] if any(one is not None for one in diffs) else []
 
     def ready(self) -> None:
-        """Make what backward needs of forward: a number for each query."""
+        """Find the numbers that forward leaves for backward."""
         if self.carries:
             super().ready()
             return
-        backend, heads = self.backend, self.layer.heads
-        trains = self.blobs_diff[0] is not None
-        self.levels = backend.empty((self.images, heads, self.rows)) if trains else None
+        self.levels = self.intermediates[0] if self.intermediates else None
         longest = max(self.rows, self.keys)
-        self.rotation = Rotation(backend, longest, self.head) if self.layer.rotary else None
+        self.rotation = Rotation(self.backend, longest, self.head) if self.layer.rotary else None
 
     def forward(self, inputs: list[Own]) -> None:
         """Compute the top: block by block, or for one batch after another as the layer's own state does."""

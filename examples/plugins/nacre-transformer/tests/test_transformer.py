@@ -37,6 +37,7 @@ def reason() -> str:
 needs_onednn = pytest.mark.skipif(bool(reason()), reason=reason())
 SCRIPT = Path(__file__).resolve().parents[1] / "text/text.py"
 ONE: Any = {"name": "a", "bottoms": "x", "tops": "y"}
+HEADS: Any = {"features": 8, "heads": 2}
 
 MASK = np.array([[1, 1, 0, 1], [0, 1, 1, 1]], np.int64)
 PAIRS = np.random.default_rng(3).integers(0, 2, (2, 3, 4))
@@ -457,6 +458,26 @@ def test_what_is_too_old_is_forgotten() -> None:
             net.forward()
             net.advance()
         assert np.abs(net.blob("h2") - found).max() < 1e-5
+
+
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("onednn", marks=needs_onednn)])
+def test_the_net_plans_what_attention_keeps(backend: str) -> None:
+    """So layers share it where no gradient is computed, and where one is, each has its own, and a kernel little."""
+    layers = [InputLayer(name=name, tops=name, shape=(6, 8), batch_size=2) for name in ("x", "wanted")]
+    layers += [AttentionLayer(name=f"y{n}", bottoms=f"y{n - 1}" if n else "x", tops=f"y{n}", **HEADS) for n in range(2)]
+    shared: dict[str, bool] = {}
+    for phase in ("predict", "train"):
+        ending = [SquareLossLayer(name="loss", bottoms=["y1", "wanted"])] if phase == "train" else []
+        with Net("n", [*layers, *ending], phase=phase, backend=backend) as net:
+            if ending:
+                net.write("x", np.ones((2, 6, 8)))
+                net.write("wanted", np.ones((2, 6, 8)))
+                net.forward()
+                net.backward()
+            one, two = (op.state.intermediates for op in net.ops if "DotProduct" in type(op.layer).__name__)
+            shared[phase] = any(np.shares_memory(here, there) for here in one for there in two)
+            assert sum(array.size for array in one) == (432 if backend == "numpy" else 24 * (phase == "train"))
+    assert shared == {"predict": backend == "numpy", "train": False}
 
 
 def test_kept_keys_are_remembered() -> None:
