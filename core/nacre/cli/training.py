@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import NacreError
 from ..fields.configured import inside
 from ..fields.types import Paths
 from ..files.json import event_line
@@ -394,14 +395,23 @@ def print_end(
         return
     same += [word for change in sets if not change.startswith(("solver.", "callback.")) for word in ("--set", change)]
     click.echo(f"next: {command_line('test', str(file.path), path, *same)}")
-    click.echo(f"      {command_line('predict', str(file.path), path, _some_input(file), *same)}")
+    if some := _some_input(file):
+        click.echo(f"      {command_line('predict', str(file.path), path, some, *same)}")
 
 
 def _some_input(file: NetFile) -> str:
-    """Return a file with records for `predict`: the first of the source for phase test."""
+    """Return a file with records for `predict`: the first of the source for phase test; "" if no store reads it."""
     sources = [layer for layer in file.layers if layer.is_source]
     sources.sort(key=lambda layer: "test" in layer.exclude)
     parts = [part for layer in sources for part in inside(layer)]  # a source may be made of sources
     fields = [(part, field.name) for part in parts for field in type(part).fields() if field.takes(Paths)]
-    first = next((path for part, name in fields for path in getattr(part, name) or ()), "INPUT")
+    first = next((path for part, name in fields for path in getattr(part, name) or ()), "")
+    if not first:
+        return "INPUT"
+    from ..net.records import store_of
+
+    try:
+        store_of(Path(first), pins=file.pins)
+    except NacreError:  # such as for a text, which is not made of records
+        return ""
     return str(Path(first).relative_to(Path.cwd())) if Path(first).is_relative_to(Path.cwd()) else first

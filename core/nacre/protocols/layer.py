@@ -317,6 +317,16 @@ class Layer(Configured):
         """
         return ()
 
+    def inner_names(self, *names: str) -> list[str]:
+        """Return names for blobs within this container: these, changed where its bottoms or tops have them."""
+        taken, found = {*bottoms_of(self), *tops_of(self)}, list[str]()
+        for name in names:
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            found.append(name)
+        return found
+
     def at_work(
         self,
         backend: str | Backend | None = None,

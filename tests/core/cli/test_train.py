@@ -17,6 +17,17 @@ from command_line import NET, SCRIPT, run, terminal
 from nacre.cli.snapshots import load_snapshot
 from nacre.training.training import Training
 
+TEXT = """
+layer = [
+    { type = "CharText", source = "text.txt", batch_size = 4, steps = 8 },
+    { type = "OneHot", bottoms = "data", tops = "onehot", n_class = "data" },
+    { type = "InnerProduct", bottoms = "onehot", tops = "score", output_dim = "label", axis = -1 },
+    { type = "SoftmaxLoss", bottoms = ["score", "label"], axis = -1, ignore_label = -1 },
+]
+solver = { type = "SGD", max_iter = 1 }
+callback = [{ type = "Snapshot", every_n_iter = 1 }]
+"""
+
 
 def snapshots(folder: str = "snapshots") -> list[str]:
     return sorted(path.name for path in Path(folder).glob("snapshot-*.h5"))
@@ -50,6 +61,13 @@ def test_kernels_are_told_if_that_is_asked_for() -> None:
 def test_the_commands_that_are_named_next_work() -> None:
     for line in run("train", "small.toml").out.splitlines()[-2:]:
         run(*line.removeprefix("next:").split()[1:])
+
+
+def test_no_prediction_is_named_next_for_what_is_not_made_of_records() -> None:
+    Path("text.txt").write_text("the cat sat on the mat and the rat sat on the cat\n" * 4, encoding="utf-8")
+    Path("text.toml").write_text(TEXT, encoding="utf-8")
+    lines = run("train", "text.toml").out.splitlines()
+    assert lines[-1] == "next: nacre test text.toml snapshots/text/snapshot-000001.h5"
 
 
 def test_the_commands_that_are_named_next_know_the_options() -> None:

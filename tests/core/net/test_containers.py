@@ -358,6 +358,18 @@ def test_a_container_gives_layers_and_nothing_else() -> None:
         net_of(OddLayer(name="two", bottoms="x", tops="y"))
 
 
+@pytest.mark.parametrize("blobs", [("x", "y"), ("p", "q"), ("p_", "p"), ("q", "q_")])
+def test_inner_names_are_not_those_of_the_blobs_outside(blobs: tuple[str, str]) -> None:
+    class NamedLayer(TwiceLayer):
+        def expand(self) -> Any:
+            p, q = self.inner_names("p", "q")
+            assert len({p, q, *blobs}) == 4
+            return [matrix("a", blobs[0], p), matrix("b", p, q), matrix("c", q, blobs[1])]
+
+    before = [] if blobs[0] == "x" else [matrix("before", "x", blobs[0])]
+    run(net_of(*before, NamedLayer(name="n", bottoms=blobs[0], tops=blobs[1])))
+
+
 def test_slashes_stay_forbidden_in_names_that_people_write() -> None:
     with pytest.raises(ConfigError, match="name='box/a', but it must consist of letters"):
         matrix("box/a", "x", "y")

@@ -72,7 +72,7 @@ class AttentionLayer(Layer):
         count = len(self.bottoms) - self.masked
         sources, mask = self.bottoms[:count], self.bottoms[count:]
         names = {1: ["qkv"], 2: ["q", "kv"], 3: ["q", "k", "v"]}[count]
-        *parts, mean = inner_names(self, *names, "mean")
+        *parts, mean = self.inner_names(*names, "mean")
         made = [
             self._product(name, source, part, len(name) * self.features)
             for name, source, part in zip(names, sources, parts, strict=True)
@@ -89,9 +89,3 @@ class AttentionLayer(Layer):
         }
         fields["bias_init"] = self.bias_init
         return InnerProductLayer(name=name, bottoms=bottom, tops=top, output_dim=outputs, axis=-1, **fields)
-
-
-def inner_names(container: Any, *names: str) -> list[str]:
-    """Return names for the blobs in a container: other ones where its bottoms or tops have them."""
-    taken = {*container.bottoms, *container.tops}
-    return [f"inner-{name}" if name in taken else name for name in names]

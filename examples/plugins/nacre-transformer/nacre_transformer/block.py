@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from nacre import Layer, Names, Neuron, at_least, default, exactly, fraction, non_negative, positive
 
-from .attention import AttentionLayer, inner_names
+from .attention import AttentionLayer
 
 
 class TransformerBlockLayer(Layer):
@@ -51,7 +51,7 @@ class TransformerBlockLayer(Layer):
         names = ("features", "heads", "causal", "masked", "rotary", "carry")
         options: Any = {name: getattr(self, name) for name in names}
         own = ("normal1", "seen", "h", "normal2", "hidden", "thought")
-        normal1, seen, h, normal2, hidden, thought = inner_names(self, *own)
+        normal1, seen, h, normal2, hidden, thought = self.inner_names(*own)
         up: Any = {"output_dim": self.hidden, "neuron": self.neuron}
         layers: list[Layer] = [
             norm(name="norm1", bottoms=x, tops=normal1, axis=-1),
