@@ -151,3 +151,12 @@ def test_the_length_of_a_training_is_known_after_the_first_pass_and_stays(monkey
     assert [total for _, total, _ in tasks] == [None] * 4 + [15] * 11
     assert tasks[3][::2] == (4, "epoch 1 of 3, iteration 4")
     assert tasks[11][::2] == (12, "epoch 3 of 3, iteration 12 of 15")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_progress_may_stand_before_other_callbacks(first: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    callbacks: list[Any] = [ValidationPerformance(every_n_epoch=1)]
+    callbacks.insert(0 if first else 1, Progress())
+    solver(*callbacks, max_iter=None, max_epoch=3).start(toy_net()).run()
+    validations = [line.partition(",")[0] for line in shown(capsys) if "validation" in line]
+    assert validations == ["epoch 1 of 3", "epoch 2 of 3", "epoch 3 of 3"]

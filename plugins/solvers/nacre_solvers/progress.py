@@ -62,12 +62,12 @@ class ProgressState(CallbackState):
                 self.screen.report(*one)
             self.shutdown()
             self.screen.report(event, data)
-        elif event in ("summary", "validation") and not self.due(data["iteration"]):
+        elif event in ("summary", "validation") and not self.gets_lines(data["iteration"]):
             self.late = [*(one for one in self.late if one[1]["iteration"] == data["iteration"]), (event, data)]
         elif event != "warning":
             self.screen.report(event, data)
 
-    def due(self, iteration: int) -> bool:
+    def gets_lines(self, iteration: int) -> bool:
         """Return whether what is reported in this iteration gets its lines now."""
         training, limits = self.training, self.training.solver.limits()
         done = {"max_iter": iteration, "max_epoch": training.epochs}
