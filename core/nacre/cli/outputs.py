@@ -52,6 +52,17 @@ def names_for(file: NetFile, blob: str, count: int, given: Sequence[str] | None,
     return given
 
 
+def names_of_two(file: NetFile, blob: str) -> Sequence[str]:
+    """Return the names of two classes if one number tells them apart, the probability of the second; else none."""
+    from ..net.fitted import CLASSES, two_classes
+
+    if (pair := two_classes(file.layers, blob)) is None:
+        return ()
+    judged, boundary, label = pair
+    names = file.fitted.get(label, {}).get(CLASSES, ())
+    return names if len(names) == 2 and (boundary == 0.5 or judged != blob) else ()
+
+
 def best(
     array: np.ndarray[Any, Any], top: int, names: Sequence[str], whole: np.ndarray[Any, Any]
 ) -> list[list[dict[str, Any]]]:
@@ -94,16 +105,22 @@ def are_probabilities(rows: np.ndarray[Any, Any]) -> bool:
 class Answers:
     """What is told of each record, from the first of the wanted blobs: its best classes, or its numbers.
 
-    `names` are those of the classes; `numbers` is true if the output is not of classes, but numbers, in `unit`.
+    `names` are those of the classes; `numbers` is true if the output is not of classes, but numbers, in `unit`. `two`
+    are the names of `names_of_two`.
     """
 
-    def __init__(self, names: Sequence[str], top: int, *, numbers: bool, unit: str) -> None:
-        self.names, self.top, self.numbers, self.unit = names, top, numbers, unit
+    def __init__(self, names: Sequence[str], top: int, *, numbers: bool, unit: str, two: Sequence[str] = ()) -> None:
+        self.names, self.top, self.numbers, self.unit, self.two = names, top, numbers, unit, two
 
     def of(self, array: np.ndarray[Any, Any], whole: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
         """Return for each record {classes: [...]} or {values: [...], unit}, as data for JSON; see `best`."""
         import numpy as np
 
+        if self.two and array[0].size == 1:
+            second = array.reshape(-1, 1)
+            if not ((second < 0) | (second > 1)).any():
+                pairs = np.concatenate([1 - second, second], axis=1)
+                return [{"classes": row} for row in best(pairs, self.top, self.two, whole)]
         if not self.numbers:
             return [{"classes": row} for row in best(array, self.top, self.names, whole)]
         rows = array.reshape(len(array), -1).astype(np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import nacre
 from command_line import run
-from nacre import Field, Net, SnapshotError, Solver, load_parameters
+from nacre import Field, Input, L, Net, SnapshotError, Solver, load_parameters
 from nacre.config import load
 from nacre_data import CharTextLayer, MemoryDataLayer, Pictures
 from nacre_layers import EmbeddingLayer, InnerProductLayer, PerplexityLayer, SoftmaxLossLayer
@@ -107,6 +108,28 @@ def test_pictures_are_read_as_the_source_read_them_and_classes_have_their_names(
     assert {one["name"] for record in own for one in record["classes"]} == {"cat", "dog"}
     whole = run("predict", "pictures.nacre", "moved", "--json").json
     assert [one["classes"] for one in whole] == [one["classes"] for one in own]
+
+
+def test_one_probability_is_that_of_the_second_of_two_classes() -> None:
+    random = np.random.default_rng(0)
+    table = random.normal(size=(40, 3))
+    x, label = Input(3, name="x"), Input(1, name="label")
+    score = L.InnerProduct(output_dim=1, name="score")(x)
+    net = Net("two", [L.SigmoidCrossEntropyLoss()(score, label), L.Sigmoid(name="prob")(score)], backend="numpy")
+    net.fit(table, np.where(table[:, 0] > 0, "rain", "sun"), epochs=5, lr=0.1, quiet=True)
+    net.save("two.nacre")
+    np.save("table.npy", table[:1])
+    sun = 100 * net.predict(table[:1], "prob").item()
+    both = sorted([(sun, "sun"), (100 - sun, "rain")], reverse=True)
+    expected = "  ".join(f"{name} {percent:.1f} %" for percent, name in both)
+    assert run("predict", "two.nacre", "table.npy").out.strip() == f"0: {expected}"
+    line = json.loads(run("predict", "two.nacre", "table.npy", "--json").out)
+    assert (
+        [one["name"] for one in line[0]["classes"]]
+        == [name for _, name in both]
+        == [*net.predict(table[:1], "prob", classes=True), both[1][1]]
+    )
+    assert "rain" not in run("predict", "two.nacre", "table.npy", "--blob", "score").out, "a score is no probability"
 
 
 def test_a_saved_net_is_tested_with_data_that_are_given(saved: Path) -> None:
