@@ -15,6 +15,11 @@ class Carried:
         self._advancing = [one for one in others if type(one).advance is not LayerState.advance]
         self._rewinding = [one for one in others if type(one).rewind is not LayerState.rewind]
 
+    @property
+    def advances(self) -> bool:
+        """Whether there is a state that defines `advance`."""
+        return bool(self._advancing)
+
     def __bool__(self) -> bool:
         return any(state.memory() for state in self._advancing)
 

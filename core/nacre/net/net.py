@@ -395,12 +395,16 @@ class Net(NetAccess):
         if self._collectives is not None:
             self._collectives.agree_on_epoch()
 
-    @in_turn("alone")
     def advance(self) -> None:
         """Let states take over what the last `forward` has left for the next batch, such as the states of sequences.
 
         A training does so after every batch, and so do passes over the data and `predict`.
         """
+        if self._carried.advances:  # most nets carry nothing, and a training asks after every batch
+            self._advance()
+
+    @in_turn("alone")
+    def _advance(self) -> None:
         self._carried.advance()
 
     @property

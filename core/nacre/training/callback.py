@@ -61,6 +61,8 @@ def snapshot_place(callback: Callback) -> tuple[str, str] | None:
 def is_due(state: CallbackState, epochs: int) -> bool:
     """Return what a callback's `due` returns. Raises PluginError if it is neither true nor false."""
     found: Any = state.due(epochs)
+    if found is True or found is False:
+        return found
     return bool(answered(state, "due", found, object if getattr(found, "ndim", 0) == 0 else (), "True or False"))
 
 

@@ -556,9 +556,12 @@ class Training:
             else:
                 self.loss_total += loss
                 self.loss_count += 1
-        xp = self.net.backend.xp
-        product = float(answered(self.method, "product", self.method.product(), Real, "a number"))
-        product += float(sum(xp.dot(buffer, buffer) for buffer in self._flat))
+        product: Any = self.method.product()
+        if type(product) is not float:
+            product = float(answered(self.method, "product", product, Real, "a number"))
+        if self._flat:
+            dot = self.net.backend.xp.dot
+            product += float(sum(dot(buffer, buffer) for buffer in self._flat))
         # A product of finite numbers may be too large as well.
         if product - product != 0 and (where := first_bad_parameter(self.net.memory, [*self.slots, *self._buffers])):
             raise self.not_finite(f"iteration {self.iteration}: a number is not finite", where)

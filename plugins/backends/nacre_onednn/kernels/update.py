@@ -46,7 +46,7 @@ class SGDKernel(MethodState):
         return np.array(found, np.int64).reshape(-1, 3)
 
     def product(self) -> float:
-        return float(self.products.sum())
+        return sum(self.products.ravel().tolist())  # a few numbers: half the time of NumPy's sum
 
 
 class AdamKernel(MethodState):
@@ -77,7 +77,7 @@ class AdamKernel(MethodState):
             record.add("adam", {**arrays, "scalars": record.read(scalars)}, {**numbers, **sizes})
 
     def product(self) -> float:
-        return float(self.products.sum())
+        return sum(self.products.ravel().tolist())  # a few numbers: half the time of NumPy's sum
 
 
 class L2Kernel(ComponentKernel):
