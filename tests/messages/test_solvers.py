@@ -77,7 +77,8 @@ MESSAGES: list[Message] = [
         (
             "EarlyStopping: statistic='accuracy/records' needs higher_better, because layer 'accuracy' does not say "
             "which values are better\n"
-            "  set higher_better to true if a higher value is better, as for an accuracy, else to false"
+            "  it says so of accuracy, error; or set higher_better to true if a higher value is better, as for an "
+            "accuracy, else to false"
         ),
     ),
     (

@@ -107,7 +107,7 @@ def predict(
         sizes = {name: int(np.prod(values.shape[1:])) for name, values in joined.items()}
         known = class_names(net.layers, net.fitted, sizes.get)  # outputs may be absent from the phase of the net
         joined = {
-            name: _of_two(joined[pairs[name][0]], pairs[name][1], known.get(pairs[name][2], ()))
+            name: _of_two(name, joined[pairs[name][0]], pairs[name][1], known.get(pairs[name][2], ()))
             if name in pairs and sizes[name] == 1
             else _classes(name, joined[name], known.get(name, ()))
             for name in named
@@ -174,16 +174,29 @@ def _classes(name: str, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
             f"classes=True, but blob '{name}' has one number for each record, not one for each class",
             "leave classes out, or name another output",
         )
+    _refuse_nan(name, values)
     numbers = values.argmax(axis=1)
     return np.array(names)[numbers] if names else numbers
 
 
-def _of_two(values: np.ndarray, boundary: float, names: Sequence[str]) -> np.ndarray:
+def _of_two(name: str, values: np.ndarray, boundary: float, names: Sequence[str]) -> np.ndarray:
     """Return for each record whether its number is above the boundary, 0 or 1: or the names of these two classes."""
     import numpy as np
 
+    _refuse_nan(name, values)
     numbers = (values.reshape(-1) > boundary).astype(np.int64)
     return np.array(names)[numbers] if len(names) == 2 else numbers
+
+
+def _refuse_nan(name: str, values: np.ndarray) -> None:
+    """Raise DataError if a record has a result that is NaN: any class would be a guess."""
+    import numpy as np
+
+    if (bad := np.isnan(values).reshape(len(values), -1).any(axis=1)).any():
+        raise DataError(
+            f"classes=True, but blob '{name}' is not a number for record {bad.argmax()}",
+            "look for NaN in this record, or leave classes out",
+        )
 
 
 def _ends(graph: Graph) -> tuple[str, ...]:

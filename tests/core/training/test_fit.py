@@ -405,3 +405,12 @@ def test_names_are_refused_where_they_are_no_classes() -> None:
         Net("n", [L.SquareLoss(name="sizes")(score, y)], backend="numpy").fit(X, NAMES[Y], quiet=True)
     with pytest.raises(DataError, match=r"'y' has 3 classes, .*, but 'two' tells two apart"):
         Net("n", [L.SigmoidCrossEntropyLoss(name="two")(score, y)], backend="numpy").fit(X, NAMES[Y], quiet=True)
+
+
+def test_a_record_that_is_not_a_number_has_no_class() -> None:
+    net = net_of()
+    records = X.copy()
+    records[4, 0] = np.nan
+    with pytest.raises(DataError, match="blob 'score' is not a number for record 4"):
+        net.predict(records, classes=True)
+    assert np.isnan(net.predict(records)[4]).any()
