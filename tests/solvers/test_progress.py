@@ -160,3 +160,15 @@ def test_progress_may_stand_before_other_callbacks(first: bool, capsys: pytest.C
     solver(*callbacks, max_iter=None, max_epoch=3).start(toy_net()).run()
     validations = [line.partition(",")[0] for line in shown(capsys) if "validation" in line]
     assert validations == ["epoch 1 of 3", "epoch 2 of 3", "epoch 3 of 3"]
+
+
+def test_the_line_of_a_notebook_names_the_epoch_that_is_on(
+    clock: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel = types.SimpleNamespace(kernel="here")
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: kernel))
+    monkeypatch.setattr(progress, "REWRITTEN", 0.0)
+    solver(max_iter=None, max_epoch=2).start(toy_net(), (), [Progress()]).run()
+    lines = capsys.readouterr().out.split("\r")[1:]
+    assert lines[0].startswith("epoch 1 of 2, iteration 1: ")
+    assert lines[-1].startswith("epoch 2 of 2, iteration 10: ")
