@@ -13,7 +13,7 @@ from command_line import run
 from nacre import ConfigError
 from nacre_commands.curves import curves_svg
 from nacre_commands.drawing import Png
-from nacre_commands.matrix import matrix_svg
+from nacre_commands.matrix import CHARACTER, LEGEND, MARGIN, matrix_svg
 from nacre_commands.raster import png
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -84,3 +84,14 @@ def test_without_pillow_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ConfigError, match="drawn by Pillow, which is not installed") as failed:
         png(matrix_svg("pets", ["cat", "dog"], MATRIX))
     assert "nacre[images]" in failed.value.remedy and ".svg" in failed.value.remedy
+
+
+def test_the_legend_of_a_small_matrix_is_not_cut_off() -> None:
+    drawn = matrix_svg("pets", ["cat", "dog"], [[3, 1], [0, 4]])
+    assert float(ET.fromstring(drawn).attrib["width"]) > MARGIN + len(LEGEND) * CHARACTER
+
+
+def test_a_curve_that_stays_at_its_best_has_no_room_above() -> None:
+    drawn = curves_svg("pets", {"accuracy": {"validation": ([20, 40], [1.0, 1.0])}})
+    assert {"0.8", "1"} < {*texts(drawn)} and "1.2" not in texts(drawn)
+    assert "0" in texts(curves_svg("pets", {"loss": {"validation": ([20, 40], [0.0, 0.0])}}))

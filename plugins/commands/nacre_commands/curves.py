@@ -77,6 +77,7 @@ def _ticks(low: float, high: float) -> list[float]:
     power = 10 ** floor(log10(span / TICKS))
     step = next(power * one for one in (1, 2, 5, 10) if power * one * TICKS >= span)
     first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+    first -= first >= last and low > 0  # a line that stays, such as that of an accuracy of 1, has its room below
     return [number * step for number in range(first, max(last, first + 1) + 1)]
 
 

@@ -12,6 +12,7 @@ MANY = 30  # classes: then the numbers have no room
 CHARACTER = 6.7  # mean width of a character of 12 pixels, in pixels
 MARGIN = 16.0
 LONGEST = 24  # characters of a name
+LEGEND = "rows: the classes of the labels; columns: what they were taken for"
 RIGHT, WRONG = (47, 111, 78), (180, 80, 60)  # colours of the diagonal and of the rest, where a whole row is in one cell
 
 
@@ -22,10 +23,11 @@ def matrix_svg(title: str, classes: Sequence[str], matrix: Sequence[Sequence[flo
     names = [name if len(name) <= LONGEST else f"{name[: LONGEST - 9]}…{name[-8:]}" for name in classes]
     label = max(map(len, names)) * CHARACTER * font / 12 + 8
     left, top, side = MARGIN + label, MARGIN + 44 + label, cell * len(classes)
-    width, height = max(left + side + MARGIN, len(title) * 8.0 + 2 * MARGIN, 320.0), top + side + MARGIN + 18
+    longest = max(len(title) * 8.0, len(LEGEND) * CHARACTER)
+    width, height = max(left + side + MARGIN, longest + 2 * MARGIN), top + side + MARGIN + 18
     parts = [
         text(MARGIN, MARGIN + 12, title, 'font-size="14" font-weight="bold"'),
-        text(MARGIN, MARGIN + 30, "rows: the classes of the labels; columns: what they were taken for", 'fill="#555"'),
+        text(MARGIN, MARGIN + 30, LEGEND, 'fill="#555"'),
     ]
     for number, name in enumerate(names):
         middle = (number + 0.5) * cell + font / 3
