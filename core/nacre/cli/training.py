@@ -260,11 +260,12 @@ class Screen:
             BarColumn(bar_width=None),
             TextColumn("{task.fields[progress]}"),
             TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[left]}"),
             transient=True,
             auto_refresh=False,  # a thread of rich's would draw it anew also where nothing has changed
         )
         limits = self.training.solver.limits() if self.training else {}
-        self._task = self._bar.add_task("", total=limits.get("max_iter"), progress="")
+        self._task = self._bar.add_task("", total=limits.get("max_iter"), progress="", left="")
         self._bar.start()
         return self
 
@@ -319,6 +320,7 @@ class Screen:
             completed=iteration,
             total=total,
             progress=f"loss {training.loss:.4g} · {training.images_per_second:,.0f} records/s",
+            left="left" if total else "",
             refresh=True,
         )
 

@@ -270,7 +270,7 @@ def test_a_training_whose_terminal_is_closed_is_saved() -> None:
 
 def test_a_terminal_shows_progress_and_colour_unless_it_must_not() -> None:
     shown = terminal("train", "small.toml", "--set", "solver.max_iter=1000")
-    assert "/1000" in shown
+    assert " of 1000" in shown
     assert "records/s" in shown
     assert "left" in shown
     assert "iteration 30: validation: loss" in shown
