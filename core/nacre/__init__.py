@@ -6,11 +6,14 @@ Importing it imports neither NumPy nor any plugin; a name is looked up when it i
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from ._version import __version__ as __version__
 
+TYPE_CHECKING = False  # typing takes as long to import as Python to start
+
 if TYPE_CHECKING:
+    from typing import Any
+
     from . import cli as cli
     from . import config as config
     from . import files as files

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -75,3 +76,11 @@ def test_offers_are_looked_up_when_a_name_is_asked_for() -> None:
     assert find("join").__name__ == "join"
     with pytest.raises(AttributeError, match="module 'example' has no attribute 'Join'"):
         find("Join")
+
+
+def test_importing_nacre_imports_no_library() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(nacre.__file__).parents[1])!r}); import nacre; print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numpy", "pluggy", "typing", "dataclasses"} & {*done.stdout.split()}
