@@ -49,6 +49,9 @@ class OddLayer(Layer, has_param=True, has_loss=True, has_stats=True, can_do_bp=T
         if self.fault == "complaints are numbers":
             yield 3  # type: ignore[misc]
 
+    def bottoms_without_gradient(self) -> tuple[str, ...]:
+        return ("eyes",) if self.fault == "a bottom that is none" else ()
+
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> Any:
         if self.fault == "setup raises":
             raise KeyError("size")

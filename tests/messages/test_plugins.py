@@ -367,6 +367,14 @@ FAULTS: dict[str, tuple[Callable[[], object], str, str]] = {
         ),
         AWAY,
     ),
+    "a bottom that is none": (
+        lambda: odd("a bottom that is none"),
+        (
+            "layer 'odd' (Odd of odd-things 1.0): bottoms_without_gradient returned 'eyes', but the names are ip "
+            "[class OddLayer(Layer, has_param=True, has_loss=True, has_stats=True, can_do_bp=True):]"
+        ),
+        AWAY,
+    ),
     "blobs are None": (
         lambda: odd("blobs are None"),
         (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ..discovery.blame import answered
+from ..discovery.blame import answered, shown, wrong
+from ..text import listed
 from .layer import Layer, bottoms_of, tops_of
 from .part import Micro, Part
 
@@ -80,7 +81,7 @@ class Node:
 
     def tops_without_gradient(self) -> set[str]:
         """Return the names of the tops that have no gradient."""
-        constant = self._names("tops_without_gradient")
+        constant = self._names("tops_without_gradient", tops_of(self.layer))
         if not constant:
             return set()
         return {top for own, top in zip(tops_of(self.layer), self.tops, strict=True) if own in constant}
@@ -88,11 +89,16 @@ class Node:
     @property
     def without_gradient(self) -> set[int]:
         """The indices of the bottoms that have no gradient."""
-        constant = self._names("bottoms_without_gradient")
-        return {index for index, own in enumerate(bottoms_of(self.layer)) if own in constant} if constant else set()
+        own = bottoms_of(self.layer)
+        constant = self._names("bottoms_without_gradient", own)
+        return {index for index, name in enumerate(own) if name in constant} if constant else set()
 
-    def _names(self, method: str) -> tuple[str, ...]:
-        return answered(self.layer, method, getattr(self.layer, method)(), (tuple, list), "a tuple of names")
+    def _names(self, method: str, known: Sequence[str]) -> Sequence[str]:
+        found = answered(self.layer, method, getattr(self.layer, method)(), (tuple, list), "a tuple of names")
+        for name in found:
+            if name not in known:
+                raise wrong(self.layer, f"{method} returned {shown(name)}, but the names are {listed(known) or 'none'}")
+        return found
 
 
 @dataclass(frozen=True)
