@@ -175,8 +175,8 @@ def test_groups_that_do_not_wait_go_on_from_a_snapshot(size: int, framework: str
 @pytest.mark.parametrize(
     ("framework", "rank", "words"),
     [
-        ("Sandblaster", 2, "a number is not finite; first seen in parameter 'ip1/bias'"),
-        ("Downpour", 2, "a number is not finite; first seen in parameter 'ip1/bias'"),
+        ("Sandblaster", 2, "a number is not finite; first seen in the value of parameter 'ip1/bias'"),
+        ("Downpour", 2, "a number is not finite; first seen in the value of parameter 'ip1/bias'"),
         ("Hogwild", 1, "the loss is nan; first seen in blob"),
     ],
 )

@@ -463,7 +463,7 @@ def test_what_is_too_old_is_forgotten() -> None:
 @pytest.mark.parametrize("backend", ["numpy", pytest.param("onednn", marks=needs_onednn)])
 def test_the_net_plans_what_attention_keeps(backend: str) -> None:
     """So layers share it where no gradient is computed, and where one is, each has its own, and a kernel little."""
-    layers = [InputLayer(name=name, tops=name, shape=(6, 8), batch_size=2) for name in ("x", "wanted")]
+    layers: list[Layer] = [InputLayer(name=name, tops=name, shape=(6, 8), batch_size=2) for name in ("x", "wanted")]
     layers += [AttentionLayer(name=f"y{n}", bottoms=f"y{n - 1}" if n else "x", tops=f"y{n}", **HEADS) for n in range(2)]
     shared: dict[str, bool] = {}
     for phase in ("predict", "train"):

@@ -15,6 +15,8 @@ class Sandblaster(Served):
     Dean and others, "Large scale distributed deep networks", 2012.
 
     Raises:
-        ConfigError: there are no workers; a batch cannot be divided among them; or the gradients of the solver's
+        ConfigError: there are no workers; a batch has fewer records than there are; or the gradients of the solver's
             algorithm do not add up.
     """
+
+    uneven = True
