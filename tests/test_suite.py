@@ -16,6 +16,7 @@ CLOCKS = {  # off, faked, and of the processor: how much of it a hostile file ma
     "backends/deterministic_child.py": {"time"},
     "read_mutants.py": {"time"},
     "rank_trials.py": {"time"},  # how long one that hangs is waited for
+    "slurm.py": {"time"},  # how long its services are waited for
     "standin/cupy/cuda/nccl.py": {"time"},
 }
 PATIENCE = 600  # seconds after which a process that hangs is given up: no measure of what is tested
