@@ -26,6 +26,7 @@ from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, IN_ORDER
+from nacre_onednn.helper import native
 from nacre_onednn.kernels.base import OnednnKernel
 from nacre_onednn.kernels.convolution import ConvolutionKernel
 
@@ -96,7 +97,9 @@ def trained(layers: list[Layer], **options: Any) -> tuple[Net, dict[str, Any]]:
 @pytest.mark.parametrize("layout", [CHANNELS_LAST, BLOCKED])
 def test_nets_agree_with_numpy(make: Any, layout: str) -> None:
     net, found = trained(make(), backend="onednn", plan={"onednn": {"layout": layout}})
-    assert net.plan["onednn"]["layout"] == layout
+    if net.plan["onednn"]["layout"] != layout:
+        assert (layout, native.most_instructions()) == (BLOCKED, native.CONSTANTS["ANY"])
+        pytest.skip("without AVX2 oneDNN has no code for some of these layers in blocks of channels")
     missing = [op.name for op in net.ops if not op.kernel and not op.is_source]
     assert missing == [], "a layer has no kernel"
     _, expected = trained(make(), backend="numpy")
