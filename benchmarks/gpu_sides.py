@@ -45,15 +45,17 @@ def main() -> None:
 
 def made(arguments: argparse.Namespace) -> Any:
     """Return the side that is asked for."""
-    from .worker import MOMENTUM, RATE
+    from .nets import NETS
+    from .worker import MOMENTUM
 
+    rate = NETS[arguments.net].rate
     who, _, what = arguments.side.partition(" ")
     common: dict[str, Any] = {"compared": True, "bf16": arguments.precision == "bf16"}
     if who == "nacre":
         os.environ["CUPY_TF32"] = str(int(arguments.precision == "tf32"))
-        return ours(arguments.folder, arguments.net, what, RATE, MOMENTUM, batch=arguments.batch, **common)
+        return ours(arguments.folder, arguments.net, what, rate, MOMENTUM, batch=arguments.batch, **common)
     tf32 = arguments.precision != "float32"
-    return peer(arguments.folder, RATE, MOMENTUM, mode=what, device=arguments.device, tf32=tf32, **common)
+    return peer(arguments.folder, rate, MOMENTUM, mode=what, device=arguments.device, tf32=tf32, **common)
 
 
 def answer(side: Any, command: str, value: str, begin: float) -> Any:

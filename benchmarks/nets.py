@@ -27,6 +27,7 @@ class Benchmark:
     # How far the losses of the second and third step may lie apart, as a share; in bf16 also that of the first.
     losses_apart: float = 1e-3
     losses_apart_in_bf16: float = 2e-2
+    rate: float = 0.01  # with which its loss stays finite, however many steps are timed
     on_gpus: bool = False  # measured by benchmarks.gpu alone
 
 
@@ -54,7 +55,7 @@ NETS = {
         f"{FILES}/dcgan_discriminator.toml", small=False, apart=1e-2, apart_in_bf16=0.6
     ),
     "Conv3d-8": Benchmark(f"{FILES}/conv3d.toml", small=False, apart=1e-2, apart_in_bf16=0.6),
-    "Deep-1000": Benchmark(f"{FILES}/deep.toml", small=False),
+    "Deep-1000": Benchmark(f"{FILES}/deep.toml", small=False, rate=1e-4),
     "VGG-16-8": Benchmark("examples/imagenet/vgg_16.toml", small=False, apart=1e-2, apart_in_bf16=0.6, on_gpus=True),
     "ResNet-50-8": Benchmark(
         "examples/imagenet/resnet50.toml",

@@ -18,7 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-RATE, MOMENTUM = 0.01, 0.9
+from .nets import NETS
+
+MOMENTUM = 0.9
 
 
 def main() -> None:
@@ -55,7 +57,7 @@ def maker(arguments: argparse.Namespace) -> Callable[[], Any]:
     who, _, rest = arguments.side.partition(" ")
     folder = arguments.folder
     how: dict[str, Any] = {"compared": not arguments.peak, "bf16": arguments.bf16}
-    pace = (RATE, MOMENTUM)
+    pace = (NETS[arguments.net].rate, MOMENTUM)
     if who == "nacre":
         from . import ours
 
