@@ -12,12 +12,22 @@ NARROW = 8
 PARTS = re.compile(r"\s*(?:[^\s/_]*?[^\s/_A-Z](?=[A-Z][a-z])|[^\s/_]+[/_]*|[/_]+)")
 """The parts of a cell, with the blanks before them: words, and names up to a slash, a low line or the next Word."""
 
-CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+JOINERS = "\u200c\u200d"
+"""What joins letters and pictures, or keeps them apart: it is not printable by itself, but names need it."""
 
 
-def plain(text: str) -> str:
-    """Return a line with its control characters as escapes: a terminal would obey those of a file's or class's name."""
-    return CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+def plain(text: str, *, lines: bool = False) -> str:
+    """Return a text in which what is not printable is escaped: a terminal would obey control characters in a name.
+
+    Joiners and all blanks stay, and the ends of `lines`.
+    """
+    if text.isprintable():  # as nearly every text
+        return text
+    from unicodedata import category
+
+    kept = f"{JOINERS}\n" if lines else JOINERS
+    seen = (one.isprintable() or one in kept or category(one) == "Zs" for one in text)
+    return "".join(one if stays else repr(one)[1:-1] for one, stays in zip(text, seen, strict=True))
 
 
 def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[int] = (), width: int = 0) -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.text import align, fill, with_article
+from nacre.text import align, fill, plain, with_article
 
 AN = "Adam ELU 8-bit 80 11-bit 18 initializer lr_policy L2 LReLU LRN SGD HDF5Data MVN svg int SPP x1"
 A = "policy uint8 layer_policy momentum_policy Uniform uniform unit onednn oneDNN one EuclideanLoss str float"
@@ -17,6 +17,12 @@ def test_an(name: str) -> None:
 @pytest.mark.parametrize("name", A.split())
 def test_a(name: str) -> None:
     assert with_article(name) == f"a {name}"
+
+
+def test_what_nobody_sees_is_escaped_but_joiners_and_blanks() -> None:
+    assert plain("é\u200d\u200cö\xa0 ü\U0001f600") == "é\u200d\u200cö\xa0 ü\U0001f600"
+    assert plain("a\tb\x9b\u202e\udc80\n") == r"a\tb\x9b\u202e\udc80\n"
+    assert plain("one\ntwo\r", lines=True) == "one\ntwo\\r"
 
 
 def test_no_name_gives_orders_to_a_terminal() -> None:

@@ -148,7 +148,7 @@ def _print_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
 
     text = f"error: {message}" + (f"\n  {remedy}" if remedy else "")
     with suppress(OSError):  # with a closed terminal, the exit code alone shows the error
-        click.echo("\n".join(map(plain, text.split("\n"))), err=True)
+        click.echo(plain(text, lines=True), err=True)
     return code
 
 

@@ -83,7 +83,7 @@ def warn(message: str) -> None:
     """Print a warning: a problem that does not stop the work."""
     from ..text import plain
 
-    click.echo("\n".join(map(plain, f"warning: {as_named(message)}".split("\n"))), err=True)
+    click.echo(plain(f"warning: {as_named(message)}", lines=True), err=True)
 
 
 def loss_text(loss: float, statistics: Mapping[str, Mapping[str, float]], digits: int = 4) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, TypeGuard, TypeVar
 
+from ..text import plain
+
 Given = TypeVar("Given")
 
 LONGEST = 200
@@ -76,15 +78,10 @@ def described(error: BaseException) -> str:
     """Return the class and text of an exception in one line, even if its `str` raises."""
     kind = _class_name(error)
     try:
-        text = guarded(lambda: printable(" ".join(str(error).split())))
+        text = guarded(lambda: plain(" ".join(str(error).split())))
     except ForeignError:
         text = "(its text cannot be read)"
     return f"{kind}: {text}" if text else kind
-
-
-def printable(text: str) -> str:
-    """Return a text whose control characters are escaped: a terminal would obey them."""
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def shown(value: object) -> str:
