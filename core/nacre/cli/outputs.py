@@ -112,6 +112,12 @@ class Answers:
     def __init__(self, names: Sequence[str], top: int, *, numbers: bool, unit: str, two: Sequence[str] = ()) -> None:
         self.names, self.top, self.numbers, self.unit, self.two = names, top, numbers, unit, two
 
+    @classmethod
+    def about(cls, file: NetFile, blob: str, names: Sequence[str] | None, top: int, unit: str) -> Answers:
+        """Return what is told of a blob of a net; `names` are those that were given."""
+        two = () if names else names_of_two(file, blob)
+        return cls(names or (), top, numbers=compares_numbers(file.layers, blob), unit=unit, two=two)
+
     def of(self, array: np.ndarray[Any, Any], whole: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
         """Return for each record {classes: [...]} or {values: [...], unit}, as data for JSON; see `best`."""
         import numpy as np

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DataError, NacreError, nearest
 from .inputs import Batch, Inputs, blobs_of, known_shape, side_by_side, whole_records, written_net
-from .outputs import Answers, compares_numbers, names_for, names_of_two
+from .outputs import Answers, names_for
 from .screen import print_json
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ class Predictor:
         self.shapes = {blob: shape or known_shape(file, blob) for blob in self.blobs}
         self.sure = not self.from_option and None not in self.shapes.values()
         self.names = names
-        numbers, two = compares_numbers(file.layers, self.output), () if names else names_of_two(file, self.output)
-        self.answers = Answers(names or (), top, numbers=numbers, unit=unit, two=two)
+        self.answers = Answers.about(file, self.output, names, top, unit)
         self._stack = ExitStack()
         self._net: Net | None = None
 

@@ -117,7 +117,7 @@ def command(
     from ...net.records import store_of
     from ...text import plain
     from ..inputs import Inputs, blobs_of, by_blob, known_shape, side_by_side, whole_records
-    from ..outputs import Answers, compares_numbers, names_for, names_of_two, read_classes
+    from ..outputs import Answers, names_for, read_classes
     from ..predictor import Predictor, answer_lines, net_for
     from ..screen import print_json
     from ..snapshots import read_trained
@@ -141,8 +141,7 @@ def command(
     known = {blob: known_shape(file, blob) if shape is None else None for blob in files}
     told: list[dict[str, Any]] = []
     shapes: dict[str, tuple[int, ...]] = {}
-    numbers, two = compares_numbers(file.layers, output), () if names else names_of_two(file, output)
-    answers = Answers(names or (), top, numbers=numbers, unit=unit, two=two)
+    answers = Answers.about(file, output, names, top, unit)
     count = 0
     with ExitStack() as stack:
         path = None if out is None else stack.enter_context(uploading(out))
