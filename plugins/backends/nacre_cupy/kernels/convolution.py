@@ -37,12 +37,12 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
     def __init__(self, layer: FilterLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.geometry = declare(self, layer, backend, inputs[:1])
+        self.one = Convolution.of(self.geometry, layer.n_group)
         self.device: Any = backend.backend
         self.apply_relu(layer.neuron)
 
     def ready(self) -> None:
         view, g = self.backend, self.geometry
-        self.one = Convolution.of(g, self.layer.n_group)
         self.kind = "uint16" if view.compute == "bf16" else "float32"
         self.cells = prod(self.one.kernel)
         # one channel, or one cell, lies alike in both orders
@@ -57,21 +57,21 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
             "data": trains and self.diffs[0] is not None,
         }
         ways: list[Way] = [way for way, is_wanted in wanted.items() if is_wanted]
-        self.computations = {way: self._computation(way) for way in ways}
+        self.computations = {way: self.computation(way, **(self._behind() if way == "forward" else {})) for way in ways}
         known = [one for one in self.computations.values() if one is not None]
         self.most = max([1, *(one.plan.workspace for one in known)])
         self.products = None if len(known) == len(ways) else ByProducts(view, g, self.layer.n_group)
 
-    def _computation(self, way: Way) -> Any:
-        behind = {"bias": self.layer.bias, "relu": self.relu} if way == "forward" else {}
-        return self.computation(way, **behind)
+    def _behind(self) -> dict[str, bool]:
+        """Return what comes behind the convolution in forward."""
+        return {"bias": self.layer.bias, "relu": self.relu}
 
     def computation(self, way: Way, **behind: bool) -> Any:
         """Return what computes it, or one of its gradients, with what comes behind it; None if cuDNN cannot."""
-        view, one = self.backend, Convolution.of(self.geometry, self.layer.n_group)
+        view = self.backend
         dtype = "bf16" if view.compute == "bf16" else "tf32" if self.device.products.tf32 else "float32"
         with self.device.here:
-            return self.device.dnn.computation(one, way, dtype, deterministic=view.deterministic, **behind)
+            return self.device.dnn.computation(self.one, way, dtype, deterministic=view.deterministic, **behind)
 
     def _enqueue(self, way: Way, **arrays: Array) -> None:
         computation = self.computations[way]
@@ -162,9 +162,8 @@ class ConvolutionSumKernel(ConvolutionKernel):
             return None
         return partial(ConvolutionSumKernel, below.layer, below.backend, below=below, neuron=neuron)
 
-    def _computation(self, way: Way) -> Any:
-        behind = {"bias": self.layer.bias, "add": True, "relu": self.relu} if way == "forward" else {}
-        return self.computation(way, **behind)
+    def _behind(self) -> dict[str, bool]:
+        return {**super()._behind(), "add": True}
 
     def _summand(self) -> dict[str, Array]:
         return {"other": self.inputs[1].memory}
