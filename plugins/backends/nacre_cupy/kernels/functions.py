@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,20 +13,16 @@ from nacre_layers.elementwise.functions import (
     FunctionLayer,
     LogLayer,
     PowerLayer,
+    log_of,
 )
 
 from .chain import ChainKernel, Link, LinkedKernel
 
-
-def _log(base: float | None) -> float:
-    return 1.0 if base is None else math.log(base)
-
-
 FUNCTIONS: dict[type, Callable[[Any], Link]] = {
     AbsValLayer: lambda layer: Link("AbsVal", (), "x"),
     ClipLayer: lambda layer: Link("Clip", (layer.low, layer.high), "x"),
-    ExpLayer: lambda layer: Link("Exp", (layer.scale * _log(layer.base), layer.shift * _log(layer.base)), "y"),
-    LogLayer: lambda layer: Link("Log", (layer.scale, layer.shift, 1 / _log(layer.base)), "x"),
+    ExpLayer: lambda layer: Link("Exp", (layer.scale * log_of(layer.base), layer.shift * log_of(layer.base)), "y"),
+    LogLayer: lambda layer: Link("Log", (layer.scale, layer.shift, 1 / log_of(layer.base)), "x"),
     PowerLayer: lambda layer: Link("Power", (layer.scale, layer.shift, layer.power), "x"),
 }
 

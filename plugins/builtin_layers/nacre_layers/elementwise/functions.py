@@ -117,14 +117,14 @@ class ExpLayer(FunctionLayer, can_do_bp=True):
     shift: Annotated[float, finite, "added to the scaled bottom"] = 0.0
 
     def compute(self, backend: Any, x: Array, y: Array) -> None:
-        xp, log = backend.xp, _log(self.base)
+        xp, log = backend.xp, log_of(self.base)
         xp.multiply(x, self.scale * log, out=y)
         xp.add(y, self.shift * log, out=y)
         xp.exp(y, out=y)
 
     def differentiate(self, backend: Any, x: Array, y: Array, dy: Array, dx: Array) -> None:
         backend.xp.multiply(dy, y, out=dx)
-        backend.xp.multiply(dx, self.scale * _log(self.base), out=dx)
+        backend.xp.multiply(dx, self.scale * log_of(self.base), out=dx)
 
 
 class LogLayer(FunctionLayer, can_do_bp=True):
@@ -151,12 +151,12 @@ class LogLayer(FunctionLayer, can_do_bp=True):
         xp = backend.xp
         _scaled(backend, self, x, y)
         xp.log(y, out=y)
-        xp.multiply(y, 1 / _log(self.base), out=y)
+        xp.multiply(y, 1 / log_of(self.base), out=y)
 
     def differentiate(self, backend: Any, x: Array, y: Array, dy: Array, dx: Array) -> None:
         argument = backend.scratch(x.shape, str(dx.dtype))
         _scaled(backend, self, x, argument)
-        backend.xp.multiply(dy, self.scale / _log(self.base), out=dx)
+        backend.xp.multiply(dy, self.scale / log_of(self.base), out=dx)
         backend.xp.divide(dx, argument, out=dx)
 
 
@@ -222,7 +222,8 @@ class ThresholdLayer(FunctionLayer):
         backend.xp.greater(x, self.threshold, out=y)
 
 
-def _log(base: float | None) -> float:
+def log_of(base: float | None) -> float:
+    """Return the logarithm of a base; None is e."""
     return 1.0 if base is None else math.log(base)
 
 
