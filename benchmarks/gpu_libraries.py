@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 from math import prod
 from typing import Any
 
 from nacre_cupy.convolutions import MOST_WORKSPACE, TENSORS, Convolution, Way, graph_of
+from nacre_cupy.convolutions import plans as plans_of
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.geometry import Geometry
 
@@ -67,32 +70,19 @@ def _timed(
 ) -> Iterator[tuple[str, float]]:
     """Yield the names of plans, and the seconds of each; none if cuDNN has no plan."""
     dnn, cupy = backend.dnn, backend.cupy
-    cudnn, handle = dnn.module, dnn.opened()
+    handle = dnn.opened()
     kind = "uint16" if dtype == "bf16" else "float32"
     shapes = {"x": one.x, "w": one.w, "y": one.y, "bias": (one.filters,), "other": one.y}
     named = ["x", "w", "y", *(["bias"] if behind.get("bias") else []), *(["other"] if behind.get("add") else [])]
-    with backend.here:
-        graph = graph_of(cudnn, one, way, dtype, handle=handle, **behind)
-        try:
-            graph.validate()
-            graph.build_operation_graph()
-            graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-        except cudnn.cudnnGraphNotSupportedError:
-            return
-        graph.deselect_workspace_greater_than(MOST_WORKSPACE)
+    limits = {"deterministic": False, "tensor_cores": dtype != "float32", "most_workspace": MOST_WORKSPACE}
+    with backend.here, suppress(LookupError):
+        graph = graph_of(dnn.module, one, way, dtype, handle=handle, **behind)
         arrays = {name: cupy.zeros((prod(shapes[name]),), kind) for name in named}
         places = {TENSORS[name]: array.data.ptr for name, array in arrays.items()}
-        count = 0
-        for index in range(graph.get_execution_plan_count()):
-            try:
-                graph.build_plan_at_index(index)
-            except (cudnn.cudnnGraphNotSupportedError, ValueError):  # it was deselected, or cannot be built
-                continue
-            workspace = cupy.empty((max(1, graph.get_workspace_size_plan_at_index(index)),), "uint8")
+        for plan in islice(plans_of(dnn.module, graph, **limits), MOST_PLANS):
+            workspace = cupy.empty((max(1, plan.workspace),), "uint8")
             run = partial(graph.execute, places, workspace.data.ptr, handle=handle)
-            yield graph.get_plan_name_at_index(index), per_call(run, backend.wait, calls)
-            if (count := count + 1) == MOST_PLANS:
-                return
+            yield plan.name, per_call(run, backend.wait, calls)
 
 
 def linear(backend: Any, rows: int, inputs: int, outputs: int) -> dict[str, Any]:

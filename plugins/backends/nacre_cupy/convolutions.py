@@ -6,7 +6,7 @@ built for a device that is not there, from a description of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -139,15 +139,16 @@ def graph_of(
     return graph
 
 
-def build(
+def plans(
     cudnn: Any, graph: Any, *, deterministic: bool = True, tensor_cores: bool = True, most_workspace: int | None = None
-) -> Plan:
-    """Choose a plan for a graph: the first that can be built, in the order in which cuDNN's heuristics expect them.
+) -> Iterator[Plan]:
+    """Build one plan of a graph after the other, in the order in which cuDNN's heuristics expect them to be fastest.
 
-    Without `tensor_cores` products of float32 are exact; with them, their factors have the 11 bits of TF32.
+    The last one that was built is that of the graph. Without `tensor_cores` products of float32 are exact; with them,
+    their factors have the 11 bits of TF32.
 
     Raises:
-        LookupError: there is none.
+        LookupError: none can be built.
     """
     notes = [cudnn.numerical_note.NONDETERMINISTIC] if deterministic else []
     notes += [] if tensor_cores else [cudnn.numerical_note.TENSOR_CORE]
@@ -161,15 +162,22 @@ def build(
         graph.deselect_numeric_notes(notes)
     if most_workspace is not None:
         graph.deselect_workspace_greater_than(most_workspace)
-    reasons: list[str] = []
+    reason, some = "none", False
     for index in range(graph.get_execution_plan_count()):
         try:
             graph.build_plan_at_index(index)
         except (cudnn.cudnnGraphNotSupportedError, ValueError) as error:  # a ValueError: it was deselected
-            reasons.append(_first_line(error))
+            reason = _first_line(error)
             continue
-        return Plan(graph.get_plan_name_at_index(index), graph.get_workspace_size_plan_at_index(index))
-    raise LookupError(f"cuDNN has no plan for this convolution; the last reason: {(reasons or ['none'])[-1]}")
+        some = True
+        yield Plan(graph.get_plan_name_at_index(index), graph.get_workspace_size_plan_at_index(index))
+    if not some:
+        raise LookupError(f"cuDNN has no plan for this convolution; the last reason: {reason}")
+
+
+def build(cudnn: Any, graph: Any, **limits: Any) -> Plan:
+    """Choose a plan for a graph: the first of `plans`, which has the same `limits`, and raises the same."""
+    return next(plans(cudnn, graph, **limits))
 
 
 def _first_line(error: Exception) -> str:
