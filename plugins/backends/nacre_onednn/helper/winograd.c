@@ -398,10 +398,9 @@ INLINE_AVX512 void both(const struct operation *op, int64_t start, int64_t stop,
     (void)worker;
     for (int64_t tile = start; tile < stop; tile++) {
         struct origin at = origin(&w, op->winograd.first + tile);
-        const float *x = op->winograd.x;
         const float *dy = op->winograd.dy + at.image * w.out.image + at.plane * w.out.plane;
         for (int64_t part = 0; part < w.channels / LANES; part++)
-            read_tile(x, &w.in, part, at, s.u + tile * w.channels + part * LANES, s.plane_of_u, edge);
+            read_tile(op->winograd.x, &w.in, part, at, s.u + tile * w.channels + part * LANES, s.plane_of_u, edge);
         for (int64_t part = 0; part < w.filters / LANES; part++)
             read_top(dy + part * w.out.part + at.row * w.out.row + at.column * w.out.pixel, &w.out,
                      (int)smaller(2, w.out.height - at.row), (int)smaller(2, w.out.width - at.column),

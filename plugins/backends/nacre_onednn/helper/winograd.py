@@ -42,13 +42,13 @@ class WinogradConvolution(DirectConvolution):
             return False
         down, across = g.axes
         alike = (down.kernel, down.stride) == (across.kernel, across.stride)
-        if not alike or g.deep.kernel * down.kernel**2 > WINDOW:
+        known = down.kernel in self.KERNELS.get(down.stride, ())
+        if not (alike and known) or g.deep.kernel * down.kernel**2 > WINDOW:
             return False
-        if stage != "data" or down.kernel not in self.KERNELS.get(down.stride, ()):
-            return down.kernel in self.KERNELS.get(down.stride, ())
-        if self.step == 1:
+        if stage == "data" and self.step == 1:
             return all(axis.pad >= 0 for axis in g.back.axes)
-        return all(axis.span >= axis.pad + axis.length for axis in g.axes)  # each pixel is seen
+        # with a step, a pixel that no filter sees is in no tile
+        return stage != "data" or all(axis.span >= axis.pad + axis.length for axis in g.axes)
 
     @property
     def step(self) -> int:
