@@ -142,6 +142,7 @@ class JSONPipeReader(_Records):
         if not self.first:
             raise DataError(f"{pipe.path}: line 1: there are no records")
         self.fields: Mapping[str, Field] = {name: seen.field() for name, seen in self.seen.items()}
+        self.whole = [name for name, field in self.fields.items() if field.dtype == "int64"]
         for name, seen in self.seen.items():
             if seen.texts:
                 message = f"{pipe.path}: {name!r} is text, whose classes are known only when all records have come"
@@ -171,8 +172,8 @@ class JSONPipeReader(_Records):
 
     def _rows(self, records: Iterator[tuple[int, dict[str, Any]]], start: int) -> Iterator[Mapping[str, Any]]:
         for line, record in islice(records, start, None):
-            for name, field in self.fields.items():
-                if self.seen[name].field() != field:
+            for name in self.whole:
+                if "f" in self.seen[name].kinds:
                     message = f"{self.path}: line {line}: {name!r} is {_brief(record[name])}, but all before are whole"
                     raise DataError(message, "write a point into the first number too, as in 1.0")
             yield {name: self.array(name, record[name]) for name in self.fields}
