@@ -39,7 +39,7 @@ from ..protocols.communicator import Communicator, Group
 from ..protocols.graph import Graph
 from ..protocols.layer import Layer, Phase
 from ..protocols.parameter import Storage
-from ..protocols.view import Fitted, View
+from ..protocols.view import Fitted, View, joined_rows
 from .access import NetAccess
 from .blobs import Blobs
 from .carried import Carried
@@ -304,7 +304,7 @@ class Net(NetAccess):
     @property
     def rows(self) -> int:
         """How many records of the last batch are real, on all ranks together."""
-        return self._sources.rows if self.group is None else self.view().joined(int(self.scalars["rows"]))[1]
+        return self._sources.rows if self.group is None else joined_rows(self.view(), int(self.scalars["rows"]))[1]
 
     def layers_in(self, phase: str) -> dict[str, Layer]:
         """Return the layers that run in a phase by their names, those of containers by their full names."""
