@@ -25,8 +25,12 @@ class SevenState(SourceState):
         self.check()
         self.position = 0
 
+    def together(self):
+        """Return how many records all ranks have in a batch."""
+        return self.backend.joined(self.layer.batch_size)[1]
+
     def check(self):
-        if self.trains and self.backend.joined(self.layer.batch_size)[1] > 7:
+        if self.trains and self.together() > 7:
             raise DataError(f"{self.layer.name}: batch_size={self.layer.batch_size}, but there are 7 records")
 
     def order(self, epoch):
@@ -37,7 +41,7 @@ class SevenState(SourceState):
     def chosen(self):
         """Return the next records of all ranks, each with its pass."""
         found = []
-        while len(found) < self.backend.joined(self.layer.batch_size)[1]:
+        while len(found) < self.together():
             found.append((self.order(self.epoch)[self.position], self.epoch))
             self.position += 1
             if self.position == 7:
@@ -293,20 +297,8 @@ class TakesItsRowsByRank(SevenState):
 class NeverAsks(TakesItsRowsByRank):
     """It does not ask `joined` for anything: its ranks have wrong rows where their parts are not equally long."""
 
-    def check(self):
-        if self.trains and self.layer.batch_size * self.backend.ranks > 7:
-            raise DataError(f"{self.layer.name}: batch_size={self.layer.batch_size}, but there are 7 records")
-
-    def chosen(self):
-        found = []
-        while len(found) < self.layer.batch_size * self.backend.ranks:
-            found.append((self.order(self.epoch)[self.position], self.epoch))
-            self.position += 1
-            if self.position == 7:
-                self.position, self.epoch = 0, self.epoch + 1
-                if not self.trains:
-                    break
-        return found
+    def together(self):
+        return self.layer.batch_size * self.backend.ranks
 
 
 @broken("keys", "two records have one key")
