@@ -49,7 +49,7 @@ BLOCKED_8, BLOCKED_16 = {3: 69, 4: 102, 5: 142}, {3: 56, 4: 78, 5: 121}
 """Format tags, by the number of axes: those of C order, of images with their channels last, and in blocks."""
 
 INFO = 8
-AXES, LENGTHS = 256, 257
+AXES, LENGTHS, TYPE = 256, 257, 258
 SOURCE, DIFF_SOURCE, WEIGHTS, DIFF_WEIGHTS, RESULT, DIFF_RESULT, WORKSPACE, SCRATCHPAD = range(129, 137)
 """Numbers of queries: of a descriptor, and of a primitive for its name and for the descriptors of its memories."""
 

@@ -48,6 +48,13 @@ class Desc(Handle):
         library().call("memory_desc_query", self.handle, dnnl.LENGTHS, ctypes.byref(lengths))
         return tuple(lengths[: axes.value])
 
+    @property
+    def dtype(self) -> str:
+        """The type of its numbers."""
+        found = ctypes.c_int()
+        library().call("memory_desc_query", self.handle, dnnl.TYPE, ctypes.byref(found))
+        return next(name for name, number in TYPES.items() if number == found.value)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Desc) and bool(library().functions.dnnl_memory_desc_equal(self.handle, other.handle))
 

@@ -104,12 +104,12 @@ class Sizes:
 
 def is_blocked(desc: Desc) -> bool:
     """Return whether images lie in whole blocks of channels."""
-    return desc.shape[1] % block() == 0 and desc == describe(desc.shape, BLOCKED)
+    return desc.shape[1] % block() == 0 and desc == describe(desc.shape, BLOCKED, desc.dtype)
 
 
 def served(desc: Desc) -> Desc:
     """Return a layout that the helper reads: this one, or the one with the channels last."""
-    return desc if is_blocked(desc) else describe(desc.shape, CHANNELS_LAST)
+    return desc if is_blocked(desc) else describe(desc.shape, CHANNELS_LAST, desc.dtype)
 
 
 class DirectConvolution:

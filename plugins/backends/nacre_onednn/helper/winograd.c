@@ -1,31 +1,26 @@
 /* Convolutions of 2 x 2, of 3 x 3 and of 5 x 5 by Winograd's minimal filtering, after Lavin and Gray, "Fast algorithms for
- * convolutional neural networks", 2016: F(2x2, 2x2) takes 9 products for four results instead of 16, F(2x2, 3x3) 16 instead
- * of 36, F(2x2, 5x5) 36 instead of 100. A register holds 16 channels.
+ * convolutional neural networks", 2016. F(2x2, 3x3), which makes 2 x 2 results of a filter of 3 x 3, takes 16 products
+ * instead of 36, F(4x4, 3x3) 36 instead of 144, F(2x2, 2x2) 9 instead of 16, F(4x4, 2x2) 25 instead of 64, and F(2x2, 5x5)
+ * 36 instead of 100. A register holds 16 channels.
  *
- * A tile has an edge of 3, 4 or 6 numbers, one more than a filter; its transform is as large. The polynomials behind that of
- * 3 are taken at 0 and 1, behind that of 4 at 0, 1 and -1, behind that of 6 at 0, A, -A, B and -B, where rounding does least
- * harm of all that was tried.
+ * A tile has an `edge` of so many numbers as the results and the `side` of the filter together, less one; its transform is as
+ * large. It has the values of polynomials at points: at infinity, at 0 where the edge is not odd, and at one or two pairs of
+ * a number and its opposite, where rounding does least harm of all that was tried. An edge of 3 has 0 and 1.
  *
  * With a stride of 2, filters of 4 x 4 and of 6 x 6 are four filters of half the size, each over every second pixel of every
  * second row: four phases, which stand for channels here. So do the planes that a filter with three axes sees along the first
  * of them. All are read from where they lie.
  *
- * Needs AVX-512, and channels and filters of a group in multiples of 16.
+ * Images are of float32 or of bf16, all sums of float32. Needs AVX-512, and channels and filters of a group in multiples of 16.
  */
+
+#include <math.h>
 
 #include "avx512.h"
 
 #if defined(__x86_64__)
 
-enum { TILES = WINOGRAD_TILES, EIGHT = 8, MOST = 6, WINDOW = WINOGRAD_WINDOW };
-
-#define A 0.75f
-#define B 1.5f
-#define AA (A * A)
-#define BB (B * B)
-#define OF_0 (1 / (AA * BB))           /* the products of the differences of a point from all others */
-#define OF_A (1 / (2 * AA * (AA - BB)))
-#define OF_B (1 / (2 * BB * (BB - AA)))
+enum { TILES = WINOGRAD_TILES, EIGHT = 8, MOST = 6, RESULTS = 4, WINDOW = WINOGRAD_WINDOW };
 
 INLINE_AVX512 __m512 times(float factor, __m512 number) { return _mm512_mul_ps(_mm512_set1_ps(factor), number); }
 
@@ -33,6 +28,11 @@ INLINE_AVX512 __m512 times(float factor, __m512 number) { return _mm512_mul_ps(_
 INLINE_AVX512 __m512 plus(__m512 sum, float factor, __m512 number) {
     return _mm512_fmadd_ps(_mm512_set1_ps(factor), number, sum);
 }
+
+/* How many pairs of points an edge has, the first of a pair, and the first index of them: behind 0, which has none. */
+#define PAIRS(edge) ((edge) == 4 ? 1 : 2)
+#define POINT(edge, pair) ((edge) == 4 ? 1.0f : (edge) == 5 ? ((pair) ? 1.25f : 0.5f) : ((pair) ? 1.5f : 0.75f))
+#define BEHIND_0(edge) ((edge) % 2 == 0)
 
 /* An edge of a tile of x. */
 INLINE_AVX512 void transform(const __m512 *d, __m512 *to, const int edge) {
@@ -42,83 +42,90 @@ INLINE_AVX512 void transform(const __m512 *d, __m512 *to, const int edge) {
     }
     if (edge == 4) {
         to[0] = _mm512_sub_ps(d[0], d[2]), to[1] = _mm512_add_ps(d[1], d[2]);
-        to[2] = _mm512_sub_ps(d[2], d[1]), to[3] = _mm512_sub_ps(d[1], d[3]);
+        to[2] = _mm512_sub_ps(d[2], d[1]), to[3] = _mm512_sub_ps(d[3], d[1]);
         return;
     }
-    __m512 even = plus(d[4], -BB, d[2]), odd = times(A, plus(d[3], -BB, d[1]));
-    to[1] = _mm512_add_ps(even, odd), to[2] = _mm512_sub_ps(even, odd);
-    even = plus(d[4], -AA, d[2]), odd = times(B, plus(d[3], -AA, d[1]));
-    to[3] = _mm512_add_ps(even, odd), to[4] = _mm512_sub_ps(even, odd);
-    to[0] = plus(plus(d[4], -AA - BB, d[2]), AA * BB, d[0]), to[5] = plus(plus(d[5], -AA - BB, d[3]), AA * BB, d[1]);
+    const int first = BEHIND_0(edge);
+    const float one = POINT(edge, 0) * POINT(edge, 0), two = POINT(edge, 1) * POINT(edge, 1);
+    for (int pair = 0; pair < 2; pair++) {
+        const float point = POINT(edge, pair), other = pair ? one : two;
+        __m512 high = plus(d[first + 3], -other, d[first + 1]), low = times(point, plus(d[first + 2], -other, d[first]));
+        to[first + 2 * pair] = _mm512_add_ps(high, low);
+        to[first + 2 * pair + 1] = first ? _mm512_sub_ps(high, low) : _mm512_sub_ps(low, high);
+    }
+    if (first) to[0] = plus(plus(d[4], -one - two, d[2]), one * two, d[0]);
+    to[edge - 1] = plus(plus(d[edge - 1], -one - two, d[edge - 3]), one * two, d[edge - 5]);
 }
 
-/* Two results of the products of an edge. */
-INLINE_AVX512 void combine(const __m512 *m, __m512 *to, const int edge) {
-    if (edge == 3) {
-        to[0] = _mm512_add_ps(m[0], m[1]), to[1] = _mm512_add_ps(m[1], m[2]);
-        return;
-    }
-    __m512 sum = _mm512_add_ps(m[1], m[2]), difference = _mm512_sub_ps(m[1], m[2]);
-    if (edge == 4) {
-        to[0] = _mm512_add_ps(m[0], sum), to[1] = _mm512_sub_ps(difference, m[3]);
-        return;
-    }
-    to[0] = _mm512_add_ps(_mm512_add_ps(m[0], sum), _mm512_add_ps(m[3], m[4]));
-    to[1] = plus(plus(m[5], A, difference), B, _mm512_sub_ps(m[3], m[4]));
+/* 1 / the products of the differences of a point from all others; of 0, but for the sign. */
+INLINE_AVX512 float weight(const int edge, const int pair) {
+    const float own = POINT(edge, pair), other = POINT(edge, 1 - pair);
+    if (edge == 4) return 0.5f;
+    return 1 / (2 * (edge == 6 ? own * own : own) * (own * own - other * other));
 }
 
-/* The transpose: two gradients of results become those of the products of an edge. */
-INLINE_AVX512 void spread(const __m512 *d, __m512 *to, const int edge) {
-    const __m512 none = _mm512_setzero_ps();
-    if (edge == 3) {
-        to[0] = d[0], to[1] = _mm512_add_ps(d[0], d[1]), to[2] = d[1];
-        return;
-    }
-    to[0] = d[0], to[edge - 1] = edge == 4 ? _mm512_sub_ps(none, d[1]) : d[1];
-    to[1] = plus(d[0], edge == 4 ? 1 : A, d[1]), to[2] = plus(d[0], edge == 4 ? -1 : -A, d[1]);
-    if (edge == 6) to[3] = plus(d[0], B, d[1]), to[4] = plus(d[0], -B, d[1]);
+INLINE_AVX512 float weight_of_0(const int edge) {
+    const float one = POINT(edge, 0), two = POINT(edge, 1);
+    return edge == 6 ? 1 / (one * one * two * two) : 1;
 }
 
-/* An edge of a filter. */
-INLINE_AVX512 void turn(const __m512 *g, __m512 *to, const int edge) {
-    to[0] = g[0], to[edge - 1] = g[edge - 2];
+/* The values of a polynomial of `count` coefficients at all points; weighed, for a filter. */
+INLINE_AVX512 void evaluate(const __m512 *c, __m512 *to, const int edge, const int count, const int weighed) {
+    to[edge - 1] = c[count - 1];
+    if (BEHIND_0(edge) || edge == 3) to[0] = weighed && edge == 6 ? times(weight_of_0(edge), c[0]) : c[0];
     if (edge == 3) {
-        to[1] = _mm512_add_ps(g[0], g[1]);
+        to[1] = _mm512_add_ps(c[0], c[1]);
         return;
     }
-    if (edge == 4) {
-        __m512 even = times(0.5f, _mm512_add_ps(g[0], g[2])), odd = times(0.5f, g[1]);
-        to[1] = _mm512_add_ps(even, odd), to[2] = _mm512_sub_ps(even, odd);
-        return;
+    for (int pair = 0; pair < PAIRS(edge); pair++) {
+        const float point = POINT(edge, pair), square = point * point, factor = weighed ? weight(edge, pair) : 1;
+        __m512 even = weighed ? times(factor, c[0]) : c[0], odd = times(factor * point, c[1]);
+        if (count > 2) even = plus(even, factor * square, c[2]);
+        if (count > 3) odd = plus(odd, factor * square * point, c[3]);
+        if (count > 4) even = plus(even, factor * square * square, c[4]);
+        to[BEHIND_0(edge) + 2 * pair] = _mm512_add_ps(even, odd);
+        to[BEHIND_0(edge) + 2 * pair + 1] = _mm512_sub_ps(even, odd);
     }
-    to[0] = times(OF_0, g[0]);
-    __m512 even = plus(plus(times(OF_A, g[0]), OF_A * AA, g[2]), OF_A * AA * AA, g[4]);
-    __m512 odd = plus(times(OF_A * A, g[1]), OF_A * A * AA, g[3]);
-    to[1] = _mm512_add_ps(even, odd), to[2] = _mm512_sub_ps(even, odd);
-    even = plus(plus(times(OF_B, g[0]), OF_B * BB, g[2]), OF_B * BB * BB, g[4]);
-    odd = plus(times(OF_B * B, g[1]), OF_B * B * BB, g[3]);
-    to[3] = _mm512_add_ps(even, odd), to[4] = _mm512_sub_ps(even, odd);
 }
 
-/* The transpose: sums of products become an edge of the gradient of a filter. */
-INLINE_AVX512 void turn_back(const __m512 *s, __m512 *to, const int edge) {
+/* The transpose: `count` numbers of the values at all points. */
+INLINE_AVX512 void combine(const __m512 *v, __m512 *to, const int edge, const int count, const int weighed) {
     if (edge == 3) {
-        to[0] = _mm512_add_ps(s[0], s[1]), to[1] = _mm512_add_ps(s[1], s[2]);
+        to[0] = _mm512_add_ps(v[0], v[1]), to[1] = _mm512_add_ps(v[1], v[2]);
         return;
     }
-    __m512 even = _mm512_add_ps(s[1], s[2]), odd = _mm512_sub_ps(s[1], s[2]);
-    if (edge == 4) {
-        even = times(0.5f, even);
-        to[0] = _mm512_add_ps(s[0], even), to[1] = times(0.5f, odd), to[2] = _mm512_add_ps(even, s[3]);
+    for (int pair = 0; pair < PAIRS(edge); pair++) {
+        const float point = POINT(edge, pair), factor = weighed ? weight(edge, pair) : 1;
+        const __m512 *values = v + BEHIND_0(edge) + 2 * pair;
+        __m512 even = _mm512_add_ps(values[0], values[1]), odd = _mm512_sub_ps(values[0], values[1]);
+        float power = factor;
+        for (int k = 0; k < count; k++, power *= point) {
+            __m512 part = k % 2 ? odd : even;
+            to[k] = pair ? plus(to[k], power, part) : power == 1 ? part : times(power, part);
+        }
+    }
+    if (BEHIND_0(edge)) to[0] = weighed && edge == 6 ? plus(to[0], weight_of_0(edge), v[0]) : _mm512_add_ps(to[0], v[0]);
+    to[count - 1] = _mm512_add_ps(to[count - 1], v[edge - 1]);
+}
+
+/* Sixteen numbers of float32, or of bf16 if the constant `narrow` is 1: see narrow.h. */
+INLINE_AVX512 __m512 read16(const void *numbers, int64_t index, const int narrow) {
+    if (!narrow) return _mm512_loadu_ps((const float *)numbers + index);
+    __m256i halves = _mm256_loadu_si256((const __m256i_u *)((const uint16_t *)numbers + index));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+INLINE_AVX512 void write16(void *numbers, int64_t index, __m512 number, const int narrow) {
+    if (!narrow) {
+        _mm512_storeu_ps((float *)numbers + index, number);
         return;
     }
-    __m512 evens = times(OF_B, _mm512_add_ps(s[3], s[4])), odds = times(OF_B * B, _mm512_sub_ps(s[3], s[4]));
-    even = times(OF_A, even), odd = times(OF_A * A, odd);
-    to[0] = plus(_mm512_add_ps(even, evens), OF_0, s[0]);
-    to[1] = _mm512_add_ps(odd, odds);
-    to[2] = plus(times(AA, even), BB, evens);
-    to[3] = plus(times(AA, odd), BB, odds);
-    to[4] = _mm512_add_ps(plus(times(AA * AA, even), BB * BB, evens), s[5]);
+    __m512i bits = _mm512_castps_si512(number), high = _mm512_srli_epi32(bits, 16);
+    __m512i even = _mm512_add_epi32(_mm512_and_si512(high, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7FFF));
+    __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, even), 16);
+    __mmask16 is_nan = _mm512_cmp_ps_mask(number, number, _CMP_UNORD_Q);
+    rounded = _mm512_mask_or_epi32(rounded, is_nan, high, _mm512_set1_epi32(0x40));
+    _mm256_storeu_si256((__m256i_u *)((uint16_t *)numbers + index), _mm512_cvtepi32_epi16(rounded));
 }
 
 /* The numbers of a cell, and a line that lies between cells, so that they do not all want the same places of a cache. */
@@ -136,13 +143,13 @@ static inline struct phase phase(int64_t channel, int64_t channels, int64_t step
 
 /* Filters (filters, channels, planes, rows, columns) as (cells, filters / 16, channels of all planes and phases, 16); for the
  * gradient of images turned round, with filters and channels in each other's place. Pieces are 16 filters, or channels. */
-INLINE_AVX512 void filters(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
+INLINE_AVX512 void filters(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge,
+                           const int side, const int narrow) {
     const struct winograd_filters *f = &op->winograd_filters;
     const int64_t given = f->channels, back = f->back, step = f->step, phases = step * step, depth = f->depth;
     const int64_t ins = depth * (back ? f->filters : phases * given), plane = plane_of(f->filters * depth * phases * given);
-    const int side = edge - 1;
     const int64_t row = step * side, window = depth * row * row;
-    (void)worker;
+    (void)worker, (void)narrow;
     for (int64_t part = start; part < stop; part++)
         for (int64_t in = 0; in < (back ? f->filters : given); in++) {
             _Alignas(64) float lanes[WINDOW * LANES];
@@ -158,14 +165,14 @@ INLINE_AVX512 void filters(const struct operation *op, int64_t start, int64_t st
                         int64_t x = step * (back ? side - 1 - right : right) + at.right;
                         column[down] = _mm512_load_ps(lanes + (first + y * row + x) * LANES);
                     }
-                    turn(column, cells, edge);
+                    evaluate(column, cells, edge, side, 1);
                     for (int down = 0; down < edge; down++) once[down][right] = cells[down];
                 }
                 int64_t line = back ? (number % phases * given / LANES + part) * ins + at.plane * f->filters + in
                                     : part * ins + number * given + in;
                 float *to = f->tiled + line * LANES;
                 for (int down = 0; down < edge; down++, to += edge * plane) {
-                    turn(once[down], cells, edge);
+                    evaluate(once[down], cells, edge, side, 1);
                     for (int right = 0; right < edge; right++) _mm512_storeu_ps(to + right * plane, cells[right]);
                 }
             }
@@ -183,6 +190,7 @@ struct convolution {
     struct images in, out;
     int64_t down, across, tiles; /* tiles in a column and in a row of an image, and in all */
     int64_t room;                /* tiles at a time: of a worker, or of all for the gradient of the filters */
+    int64_t side, results;       /* of a tile */
 };
 
 static struct images images(int64_t channels, int64_t groups, int64_t deep, int64_t height, int64_t width, int64_t blocked) {
@@ -199,7 +207,8 @@ struct origin {
 
 static struct origin origin(const struct convolution *w, int64_t tile) {
     int64_t line = tile / w->across, plane = line / w->down;
-    return (struct origin){plane / w->out.deep, plane % w->out.deep, 2 * (line % w->down), 2 * (tile % w->across)};
+    int64_t row = w->results * (line % w->down), column = w->results * (tile % w->across);
+    return (struct origin){plane / w->out.deep, plane % w->out.deep, row, column};
 }
 
 /* Where 16 channels of a plane are, or -1 if there is no such plane; `top` and `left` become those of a tile whose numbers,
@@ -212,23 +221,28 @@ static inline int64_t corner(const struct images *s, int64_t part, struct origin
     return begin.image * s->image + at.channel / LANES * s->part + plane * s->plane;
 }
 
-/* A tile of x of 16 channels. */
-INLINE_AVX512 void read_tile(const float *x, const struct images *s, int64_t part, struct origin begin, float *to,
-                             int64_t plane, const int edge) {
+/* A tile of x of 16 channels; if `is_bad` is not NULL, numbers that are not finite become 0, and are noted there. */
+INLINE_AVX512 void read_tile(const void *x, const struct images *s, int64_t part, struct origin begin, float *to,
+                             int64_t plane, uint8_t (*is_bad)[MOST], const int edge, const int narrow) {
     __m512 once[MOST][MOST], cells[MOST];
     int64_t top, left, last = s->step * (edge - 1), at = corner(s, part, begin, &top, &left);
     if (at < 0) {
         for (int cell = 0; cell < edge * edge; cell++) _mm512_store_ps(to + cell * plane, _mm512_setzero_ps());
         return;
     }
-    x += at;
     int inside = top >= 0 && left >= 0 && top + last < s->height && left + last < s->width;
     for (int right = 0; right < edge; right++) {
         __m512 lines[MOST];
         for (int down = 0; down < edge; down++) {
             int64_t i = top + s->step * down, j = left + s->step * right;
             int there = inside || ((uint64_t)i < (uint64_t)s->height && (uint64_t)j < (uint64_t)s->width);
-            lines[down] = there ? _mm512_loadu_ps(x + i * s->row + j * s->pixel) : _mm512_setzero_ps();
+            lines[down] = there ? read16(x, at + i * s->row + j * s->pixel, narrow) : _mm512_setzero_ps();
+            if (is_bad) {
+                __m512 none = _mm512_sub_ps(lines[down], lines[down]);
+                __mmask16 finite = _mm512_cmp_ps_mask(none, none, _CMP_ORD_Q);
+                lines[down] = _mm512_maskz_mov_ps(finite, lines[down]);
+                is_bad[down][right] |= finite != 0xFFFF;
+            }
         }
         transform(lines, cells, edge);
         for (int down = 0; down < edge; down++) once[down][right] = cells[down];
@@ -264,75 +278,101 @@ INLINE_AVX512 void product(const float *u, const float *v, float *m, int64_t cha
     }
 }
 
-/* Two by two results of 16 filters. */
-INLINE_AVX512 void write_tile(const float *m, int64_t plane, __m512 bias, int relu, float *y, const struct images *s,
-                              int64_t part, struct origin begin, const int edge) {
-    __m512 once[2][MOST], cells[MOST], two[2];
-    int64_t top, left;
-    y += corner(s, part, begin, &top, &left);
+/* The results of a tile of 16 filters; returns whether one is NaN. If `is_bad` is not NULL, those become NaN whose windows
+ * have such a number. */
+INLINE_AVX512 int write_tile(const struct winograd *o, const struct images *s, const float *m, int64_t plane, int64_t part,
+                             struct origin begin, uint8_t (*is_bad)[MOST], const int edge, const int side, const int narrow) {
+    const int results = edge + 1 - side;
+    int has_nan = 0;
+    const __m512 bias = o->bias ? _mm512_loadu_ps(o->bias + part * LANES) : _mm512_setzero_ps();
+    __m512 once[RESULTS][MOST], cells[MOST], line[RESULTS];
+    int64_t top, left, at = corner(s, part, begin, &top, &left);
     for (int right = 0; right < edge; right++) {
         for (int down = 0; down < edge; down++) cells[down] = _mm512_load_ps(m + (down * edge + right) * plane);
-        combine(cells, two, edge);
-        once[0][right] = two[0], once[1][right] = two[1];
+        combine(cells, line, edge, results, 0);
+        for (int down = 0; down < results; down++) once[down][right] = line[down];
     }
-    for (int down = 0; down < 2; down++) {
+    for (int down = 0; down < results; down++) {
         int64_t i = top + s->step * down;
         if ((uint64_t)i >= (uint64_t)s->height) continue;
-        combine(once[down], two, edge);
-        for (int right = 0; right < 2; right++) {
+        combine(once[down], line, edge, results, 0);
+        for (int right = 0; right < results; right += 2)
+            has_nan |= _mm512_cmp_ps_mask(line[right], line[right + 1], _CMP_UNORD_Q);
+        for (int right = 0; right < results; right++) {
             int64_t j = left + s->step * right;
             if ((uint64_t)j >= (uint64_t)s->width) continue;
-            __m512 sum = _mm512_add_ps(two[right], bias);
-            _mm512_storeu_ps(y + i * s->row + j * s->pixel, relu ? _mm512_max_ps(_mm512_setzero_ps(), sum) : sum);
+            __m512 sum = _mm512_add_ps(line[right], bias);
+            for (int cell = 0; is_bad && cell < side * side; cell++)
+                if (is_bad[down + cell / side][right + cell % side]) sum = _mm512_set1_ps(NAN);
+            if (o->relu) sum = _mm512_max_ps(_mm512_setzero_ps(), sum);
+            write16(o->y, at + i * s->row + j * s->pixel, sum, narrow);
         }
     }
+    return has_nan;
 }
 
 static struct convolution convolution(const struct winograd *o) {
     struct convolution w = {
         .channels = o->channels * o->x_step * o->x_step * o->depth, .filters = o->filters, .phases = o->y_step * o->y_step,
-        .room = o->tiles,
+        .room = o->tiles, .side = o->side, .results = o->edge + 1 - o->side,
         .in = images(o->channels, o->groups, o->deep, o->height, o->width, o->x_blocked),
         .out = images(o->filters, o->groups, o->out_deep, o->out_height, o->out_width, o->y_blocked),
     };
     w.in.before = o->before, w.in.above = o->above, w.in.beside = o->beside, w.in.step = o->x_step, w.out.step = o->y_step;
     int64_t rows = (o->out_height + o->y_step - 1) / o->y_step, columns = (o->out_width + o->y_step - 1) / o->y_step;
-    w.down = (rows + 1) / 2, w.across = (columns + 1) / 2, w.tiles = o->images * o->out_deep * w.down * w.across;
+    w.down = (rows + w.results - 1) / w.results, w.across = (columns + w.results - 1) / w.results;
+    w.tiles = o->images * o->out_deep * w.down * w.across;
     return w;
 }
 
 /* The first row or column of y that belongs to a phase, and in *above how far before x its first tile is. */
-static int64_t first_of(int64_t number, int64_t pad, int64_t step, int64_t edge, int64_t *above) {
+static int64_t first_of(int64_t number, int64_t pad, int64_t step, int64_t side, int64_t *above) {
     int64_t outside = pad > number ? (pad - number + step - 1) / step : 0; /* rows of the phase before y */
-    *above = edge - 2 - outside;
+    *above = side - 1 - outside;
     return step * outside + number - pad;
 }
 
 static void turn_to(struct convolution *w, const struct winograd *o, int64_t number) {
-    w->out.above = -first_of(number / o->y_step, o->above, o->y_step, o->edge, &w->in.above);
-    w->out.beside = -first_of(number % o->y_step, o->beside, o->y_step, o->edge, &w->in.beside);
+    w->out.above = -first_of(number / o->y_step, o->above, o->y_step, o->side, &w->in.above);
+    w->out.beside = -first_of(number % o->y_step, o->beside, o->y_step, o->side, &w->in.beside);
 }
 
 /* How many pieces the tiles of a phase are. */
 static int64_t pieces(const struct convolution *w) { return (w->tiles + w->room - 1) / w->room; }
 
+/* Once more a tile that has a NaN. With two results in a row it gets only where the windows have one: the first and the last
+ * number of a row are in no other result. Of four it gets into all of them. */
+INLINE_AVX512 void write_apart(const struct convolution *w, const struct winograd *o, const float *v, int64_t plane_of_v,
+                               struct origin at, float *u, int64_t plane, float *m, int64_t plane_of_m, const int edge,
+                               const int side, const int narrow) {
+    uint8_t is_bad[MOST][MOST] = {{0}};
+    for (int64_t part = 0; part < w->channels / LANES; part++)
+        read_tile(o->x, &w->in, part, at, u + part * LANES, plane, is_bad, edge, narrow);
+    for (int64_t part = 0; part < w->filters / LANES; part++) {
+        for (int64_t cell = 0; cell < edge * edge; cell++)
+            product(u + cell * plane, v + cell * plane_of_v + part * w->channels * LANES, m + cell * plane_of_m, w->channels, 0);
+        write_tile(o, &w->out, m, plane_of_m, part, at, is_bad, edge, side, narrow);
+    }
+}
+
 /* y = x * w + b, and ReLU behind it. Scratch for each worker: what tiles become, and their results. Pieces are so many tiles
  * as there is room for, of one phase after the other. */
-INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
+INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge,
+                          const int side, const int narrow) {
     struct convolution w = convolution(&op->winograd);
     const int cells = edge * edge;
-    const float *x = op->winograd.x, *bias = op->winograd.bias;
     int64_t plane = plane_of(w.room * w.channels), plane_of_m = plane_of(w.room * 2 * LANES), parts = w.filters / LANES;
     int64_t plane_of_v = plane_of(w.phases * w.filters * w.channels);
-    float *y = op->winograd.y, *u = op->winograd.scratch + worker * cells * (plane + plane_of_m), *m = u + cells * plane;
+    float *u = op->winograd.scratch + worker * cells * (plane + plane_of_m), *m = u + cells * plane;
     for (int64_t strip = start; strip < stop; strip++) {
         int64_t number = strip / pieces(&w), begin = strip % pieces(&w) * w.room, count = smaller(w.room, w.tiles - begin);
         const float *v = op->winograd.w + number * w.filters * w.channels;
         if (w.phases > 1) turn_to(&w, &op->winograd, number);
+        uint64_t with_nan = 0;
         for (int64_t tile = 0; tile < count; tile++) {
             struct origin at = origin(&w, begin + tile);
             for (int64_t part = 0; part < w.channels / LANES; part++)
-                read_tile(x, &w.in, part, at, u + tile * w.channels + part * LANES, plane, edge);
+                read_tile(op->winograd.x, &w.in, part, at, u + tile * w.channels + part * LANES, plane, NULL, edge, narrow);
         }
         for (int64_t part = 0; part < parts; part += 2) {
             int wide = part + 1 < parts;
@@ -348,33 +388,41 @@ INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t sto
             for (int64_t tile = 0; tile < count; tile++) {
                 struct origin at = origin(&w, begin + tile);
                 for (int half = 0; half <= wide; half++)
-                    write_tile(m + (tile * 2 + half) * LANES, plane_of_m,
-                               bias ? _mm512_loadu_ps(bias + (part + half) * LANES) : _mm512_setzero_ps(),
-                               (int)op->winograd.relu, y, &w.out, part + half, at, edge);
+                    if (write_tile(&op->winograd, &w.out, m + (tile * 2 + half) * LANES, plane_of_m, part + half, at, NULL,
+                                   edge, side, narrow))
+                        with_nan |= 1ull << tile;
             }
         }
+        for (int64_t tile = 0; edge > side + 1 && with_nan >> tile && tile < count; tile++)
+            if (with_nan >> tile & 1)
+                write_apart(&w, &op->winograd, v, plane_of_v, origin(&w, begin + tile), u, plane, m, plane_of_m, edge, side,
+                            narrow);
     }
 }
 
-/* The gradients of two by two results of 16 filters. */
-INLINE_AVX512 void read_top(const float *dy, const struct images *s, int rows, int columns, float *to, int64_t plane,
-                            const int edge) {
-    __m512 once[MOST][2], two[2], cells[MOST];
-    for (int right = 0; right < 2; right++) {
-        for (int row = 0; row < 2; row++)
-            two[row] = row < rows && right < columns ? _mm512_loadu_ps(dy + row * s->row + right * s->pixel)
-                                                     : _mm512_setzero_ps();
-        spread(two, cells, edge);
+/* The gradients of a tile's results of 16 filters, of which `rows` and `columns` are there; their sum is the last cell. */
+INLINE_AVX512 void read_top(const void *dy, int64_t at, const struct images *s, int64_t rows, int64_t columns, float *to,
+                            int64_t plane, const int edge, const int side, const int narrow) {
+    const int results = edge + 1 - side;
+    __m512 once[MOST][RESULTS], line[RESULTS], cells[MOST], sum = _mm512_setzero_ps();
+    for (int right = 0; right < results; right++) {
+        for (int row = 0; row < results; row++) {
+            int there = row < rows && right < columns;
+            line[row] = there ? read16(dy, at + row * s->row + right * s->pixel, narrow) : _mm512_setzero_ps();
+            sum = _mm512_add_ps(sum, line[row]);
+        }
+        evaluate(line, cells, edge, results, 0);
         for (int down = 0; down < edge; down++) once[down][right] = cells[down];
     }
     for (int down = 0; down < edge; down++, to += edge * plane) {
-        spread(once[down], cells, edge);
+        evaluate(once[down], cells, edge, results, 0);
         for (int right = 0; right < edge; right++) _mm512_store_ps(to + right * plane, cells[right]);
     }
+    _mm512_store_ps(to, sum);
 }
 
-/* What the gradient of the filters needs: what `room` tiles of x and of dy become, (cells, tiles, channels or filters), the
- * sums of their products, (cells, filters, channels), and of dy. */
+/* What the gradient of the filters needs: what `room` tiles of x and of dy become, (cells, tiles, channels or filters), of dy
+ * with a cell more, the sums of their products, (cells, filters, channels), and of dy. */
 struct sums {
     float *u, *e, *products, *tops;
     int64_t plane_of_u, plane_of_e, plane, size;
@@ -384,27 +432,28 @@ static struct sums sums_of(const struct convolution *w, float *memory, int64_t p
     int64_t cells = edge * edge;
     struct sums s = {.plane_of_u = plane_of(w->room * w->channels), .plane_of_e = plane_of(w->room * w->filters),
                      .plane = plane_of(w->filters * w->channels)};
-    s.size = cells * (s.plane_of_u + s.plane_of_e + s.plane) + w->filters;
-    s.u = memory + part * s.size, s.e = s.u + cells * s.plane_of_u, s.products = s.e + cells * s.plane_of_e;
+    s.size = cells * (s.plane_of_u + s.plane_of_e + s.plane) + s.plane_of_e + w->filters;
+    s.u = memory + part * s.size, s.e = s.u + cells * s.plane_of_u, s.products = s.e + (cells + 1) * s.plane_of_e;
     s.tops = s.products + cells * s.plane;
     return s;
 }
 
 /* The gradients of filters and bias. Scratch: the sums of a worker, for each worker, or one for all. Pieces are tiles
  * here, ... */
-INLINE_AVX512 void both(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
+INLINE_AVX512 void both(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge,
+                        const int side, const int narrow) {
     struct convolution w = convolution(&op->winograd);
     struct sums s = sums_of(&w, op->winograd.scratch, 0, edge);
     (void)worker;
     for (int64_t tile = start; tile < stop; tile++) {
         struct origin at = origin(&w, op->winograd.first + tile);
-        const float *dy = op->winograd.dy + at.image * w.out.image + at.plane * w.out.plane;
+        int64_t top = at.image * w.out.image + at.plane * w.out.plane + at.row * w.out.row + at.column * w.out.pixel;
         for (int64_t part = 0; part < w.channels / LANES; part++)
-            read_tile(op->winograd.x, &w.in, part, at, s.u + tile * w.channels + part * LANES, s.plane_of_u, edge);
+            read_tile(op->winograd.x, &w.in, part, at, s.u + tile * w.channels + part * LANES, s.plane_of_u, NULL, edge,
+                      narrow);
         for (int64_t part = 0; part < w.filters / LANES; part++)
-            read_top(dy + part * w.out.part + at.row * w.out.row + at.column * w.out.pixel, &w.out,
-                     (int)smaller(2, w.out.height - at.row), (int)smaller(2, w.out.width - at.column),
-                     s.e + tile * w.filters + part * LANES, s.plane_of_e, edge);
+            read_top(op->winograd.dy, top + part * w.out.part, &w.out, w.out.height - at.row, w.out.width - at.column,
+                     s.e + tile * w.filters + part * LANES, s.plane_of_e, edge, side, narrow);
     }
 }
 
@@ -430,12 +479,13 @@ INLINE_AVX512 void outer(const float *u, const float *e, float *sums, int64_t ti
 }
 
 /* ... a cell of eight filters here, ... */
-INLINE_AVX512 void add_products(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
+INLINE_AVX512 void add_products(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge,
+                                const int side, const int narrow) {
     struct convolution w = convolution(&op->winograd);
     struct sums s = sums_of(&w, op->winograd.scratch, 0, edge);
     int64_t tiles = op->winograd.end - op->winograd.first, eights = w.filters / EIGHT;
     int fresh = op->winograd.fresh != 0;
-    (void)worker;
+    (void)worker, (void)side, (void)narrow;
     for (int64_t task = start; task < stop; task++) {
         int64_t cell = task / eights, filter = task % eights * EIGHT;
         const float *u = s.u + cell * s.plane_of_u, *e = s.e + cell * s.plane_of_e + filter;
@@ -451,25 +501,23 @@ INLINE_AVX512 void add_products(const struct operation *op, int64_t start, int64
             }
             part += parts, left -= parts;
         }
-        for (int64_t f = 0; cell == 0 && f < EIGHT; f++) { /* the cells in the corners are the gradients, or -1 times */
-            const float sign = edge == 4 ? -1 : 1, *corner = e + f;
-            const int64_t right = (edge - 1) * s.plane_of_e, down = edge * right;
+        const float *last = s.e + edge * edge * s.plane_of_e + filter;
+        for (int64_t f = 0; cell == 0 && f < EIGHT; f++) {
             double sum = fresh ? 0 : s.tops[filter + f];
-            for (int64_t tile = 0; tile < tiles; tile++, corner += w.filters)
-                sum += corner[0] + corner[down + right] + sign * (corner[down] + corner[right]);
+            for (int64_t tile = 0; tile < tiles; tile++) sum += last[tile * w.filters + f];
             s.tops[filter + f] = (float)sum;
         }
     }
 }
 
 /* ... and filters here, whose sums of all workers are added up. */
-INLINE_AVX512 void filters_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
+INLINE_AVX512 void filters_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge,
+                                const int side, const int narrow) {
     struct convolution w = convolution(&op->winograd);
     struct sums s = sums_of(&w, op->winograd.scratch, 0, edge);
-    const int side = edge - 1;
     const int64_t given = w.in.channels, step = w.in.step, row = step * side, window = op->winograd.depth * row * row;
     int64_t workers = larger(op->workers, 1);
-    (void)worker;
+    (void)worker, (void)narrow;
     for (int64_t filter = start; filter < stop; filter++) {
         for (int64_t begin = 0; begin < given; begin += LANES) {
             _Alignas(64) float lanes[WINDOW * LANES];
@@ -484,11 +532,11 @@ INLINE_AVX512 void filters_back(const struct operation *op, int64_t start, int64
                         for (int64_t worker = 1; worker < workers; worker++)
                             column[down] = _mm512_add_ps(column[down], _mm512_load_ps(cell + worker * s.size));
                     }
-                    turn_back(column, numbers, edge);
+                    combine(column, numbers, edge, side, 1);
                     for (int down = 0; down < side; down++) once[down][right] = numbers[down];
                 }
                 for (int down = 0; down < side; down++) {
-                    turn_back(once[down], numbers, edge);
+                    combine(once[down], numbers, edge, side, 1);
                     for (int right = 0; right < side; right++)
                         _mm512_store_ps(
                             lanes + ((at.plane * row + step * down + at.down) * row + step * right + at.right) * LANES,
@@ -504,7 +552,8 @@ INLINE_AVX512 void filters_back(const struct operation *op, int64_t start, int64
 }
 
 /* The first two, all by one worker, over its share of the tiles. Pieces are workers. */
-INLINE_AVX512 void alone(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
+INLINE_AVX512 void alone(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge,
+                         const int side, const int narrow) {
     struct convolution w = convolution(&op->winograd);
     for (int64_t one = start; one < stop; one++) {
         int64_t end = w.tiles * (one + 1) / op->workers, from = w.tiles * one / op->workers;
@@ -512,26 +561,44 @@ INLINE_AVX512 void alone(const struct operation *op, int64_t start, int64_t stop
         mine.winograd.scratch = sums_of(&w, op->winograd.scratch, one, edge).u;
         for (int64_t begin = from; begin < end || begin == from; begin += w.room) {
             mine.winograd.first = begin, mine.winograd.end = smaller(begin + w.room, end), mine.winograd.fresh = begin == from;
-            both(&mine, 0, mine.winograd.end - begin, worker, edge);
-            add_products(&mine, 0, edge * edge * w.filters / EIGHT, worker, edge);
+            both(&mine, 0, mine.winograd.end - begin, worker, edge, side, narrow);
+            add_products(&mine, 0, edge * edge * w.filters / EIGHT, worker, edge, side, narrow);
         }
     }
 }
 
-#define OF_EDGES(work)                                                                                                 \
-    WITH(ON_AVX512, work##_of_3, work, 3) WITH(ON_AVX512, work##_of_4, work, 4) WITH(ON_AVX512, work##_of_6, work, 6)
-#define OF_EDGE(work, edge) ((edge) == 3 ? work##_of_3 : (edge) == 4 ? work##_of_4 : work##_of_6)
+/* A work_t for each tile and type of images: work_EDGE_SIDE_NARROW. */
+#define FOR(work, edge, side, narrow)                                                                                  \
+    ON_AVX512 static void work##_##edge##_##side##_##narrow(const struct operation *op, int64_t start, int64_t stop,   \
+                                                            int64_t worker) {                                          \
+        work(op, start, stop, worker, edge, side, narrow);                                                             \
+    }
+#define FOR_TILES(work, narrow)                                                                                        \
+    FOR(work, 3, 2, narrow) FOR(work, 4, 3, narrow) FOR(work, 5, 2, narrow) FOR(work, 6, 3, narrow) FOR(work, 6, 5, narrow)
+#define OF_TILES(work, narrow)                                                                                         \
+    work##_3_2_##narrow, work##_4_3_##narrow, work##_5_2_##narrow, work##_6_3_##narrow, work##_6_5_##narrow
+#define FOR_ALL(work)                                                                                                  \
+    FOR_TILES(work, 0) FOR_TILES(work, 1) static const work_t all_##work[] = {OF_TILES(work, 0), OF_TILES(work, 1)};
+#define FOR_EXACT(work) FOR_TILES(work, 0) static const work_t all_##work[] = {OF_TILES(work, 0)};
 
-OF_EDGES(filters)
-OF_EDGES(strips)
-OF_EDGES(both)
-OF_EDGES(add_products)
-OF_EDGES(filters_back)
-OF_EDGES(alone)
+FOR_EXACT(filters)
+FOR_ALL(strips)
+FOR_ALL(both)
+FOR_EXACT(add_products)
+FOR_EXACT(filters_back)
+FOR_ALL(alone)
+
+/* The index in those lists. */
+static int64_t tile_of(int64_t edge, int64_t side) { return edge == 6 ? (side == 5 ? 4 : 3) : edge - 3; }
+enum { KINDS = 5 };
 
 /* Where the numbers of a group begin, `apart` from those of the group before; NULL stays NULL. */
 static float *later(const float *numbers, int64_t group, int64_t apart) {
     return numbers ? (float *)numbers + group * apart : NULL;
+}
+
+static void *images_later(const void *images, int64_t group, int64_t apart, int64_t narrow) {
+    return images ? (char *)images + group * apart * (narrow ? 2 : 4) : NULL;
 }
 
 void run_winograd_filters(const struct machine *machine, const struct operation *op) {
@@ -539,9 +606,9 @@ void run_winograd_filters(const struct machine *machine, const struct operation 
     const int64_t edge = f->edge, phases = f->depth * f->step * f->step, numbers = f->filters * f->channels;
     for (int64_t group = 0; group < f->groups; group++) {
         struct operation part = *op;
-        part.winograd_filters.w = later(f->w, group, numbers * phases * (edge - 1) * (edge - 1));
+        part.winograd_filters.w = later(f->w, group, numbers * phases * f->side * f->side);
         part.winograd_filters.tiled = later(f->tiled, group, plane_of(numbers * phases) * edge * edge);
-        share_out(machine, &part, OF_EDGE(filters, edge), (f->back ? f->channels : f->filters) / LANES, 1);
+        share_out(machine, &part, all_filters[tile_of(edge, f->side)], (f->back ? f->channels : f->filters) / LANES, 1);
     }
 }
 
@@ -550,37 +617,39 @@ static struct operation of_group(const struct operation *op, const struct convol
     const struct winograd *o = &op->winograd;
     const int64_t of_x = o->channels / LANES * w->in.part, of_y = o->filters / LANES * w->out.part;
     struct operation part = *op;
-    part.winograd.x = later(o->x, group, of_x);
-    part.winograd.y = later(o->y, group, of_y), part.winograd.dy = later(o->dy, group, of_y);
+    part.winograd.x = images_later(o->x, group, of_x, o->narrow);
+    part.winograd.y = images_later(o->y, group, of_y, o->narrow);
+    part.winograd.dy = images_later(o->dy, group, of_y, o->narrow);
     return part;
 }
 
 void run_winograd(const struct machine *machine, const struct operation *op) {
     const struct winograd *o = &op->winograd;
     struct convolution w = convolution(o);
+    const int64_t kind = tile_of(o->edge, o->side) + (o->narrow ? KINDS : 0);
     for (int64_t group = 0; group < o->groups; group++) {
         struct operation part = of_group(op, &w, group);
         part.winograd.w = later(o->w, group, plane_of(w.phases * w.filters * w.channels) * o->edge * o->edge);
         part.winograd.bias = later(o->bias, group, w.filters);
-        share_out(machine, &part, OF_EDGE(strips, o->edge), w.phases * pieces(&w), 1);
+        share_out(machine, &part, all_strips[kind], w.phases * pieces(&w), 1);
     }
 }
 
 void run_winograd_weights(const struct machine *machine, const struct operation *op) {
     const struct winograd *o = &op->winograd;
     struct convolution w = convolution(o);
-    const int64_t edge = o->edge;
+    const int64_t edge = o->edge, tile = tile_of(edge, o->side), kind = tile + (o->narrow ? KINDS : 0);
     for (int64_t group = 0; group < o->groups; group++) {
         struct operation part = of_group(op, &w, group);
         struct winograd *p = &part.winograd;
-        p->dw = later(o->dw, group, w.filters * w.channels * (edge - 1) * (edge - 1)), p->db = later(o->db, group, w.filters);
-        if (op->workers) share_out(machine, &part, OF_EDGE(alone, edge), op->workers, 1);
+        p->dw = later(o->dw, group, w.filters * w.channels * o->side * o->side), p->db = later(o->db, group, w.filters);
+        if (op->workers) share_out(machine, &part, all_alone[kind], op->workers, 1);
         for (int64_t begin = 0; !op->workers && begin < w.tiles; begin += w.room) {
             p->first = begin, p->end = smaller(begin + w.room, w.tiles), p->fresh = begin == 0;
-            share_out(machine, &part, OF_EDGE(both, edge), p->end - begin, 1);
-            share_out(machine, &part, OF_EDGE(add_products, edge), edge * edge * w.filters / EIGHT, 1);
+            share_out(machine, &part, all_both[kind], p->end - begin, 1);
+            share_out(machine, &part, all_add_products[tile], edge * edge * w.filters / EIGHT, 1);
         }
-        share_out(machine, &part, OF_EDGE(filters_back, edge), w.filters, 1);
+        share_out(machine, &part, all_filters_back[tile], w.filters, 1);
     }
 }
 

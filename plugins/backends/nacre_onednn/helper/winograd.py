@@ -1,7 +1,8 @@
-"""Convolutions of float32 by Winograd's minimal filtering, by the helper: see winograd.c."""
+"""Convolutions by Winograd's minimal filtering, by the helper: see winograd.c."""
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from ..dnnl.primitives import Buffer, Call, Desc, HelperCall, block, into
@@ -9,6 +10,8 @@ from .direct import DirectConvolution, is_blocked, served
 from .native import CONSTANTS, LANES
 
 if TYPE_CHECKING:
+    from nacre_layers.convolution.geometry import Geometry
+
     from .direct import Sizes
 
 TILES, WINDOW = CONSTANTS["WINOGRAD_TILES"], CONSTANTS["WINOGRAD_WINDOW"]
@@ -19,8 +22,12 @@ MOST_TILES, ROOM = 48, 1 << 19
 MOST_OF_ALL, ROOM_OF_ALL = 1 << 10, 1 << 21
 """Tiles at a time, and the bytes that they may take: of a thread, and of all for the gradient of the filters."""
 
-LEAST = {3: 48, 4: 24, 6: TILES}
+LEAST = {3: 48, 4: 24, 5: TILES, 6: TILES}
 """Tiles at a time even if they take more, by their edge: for each such number all filters are read again."""
+
+
+EXACT = 64
+"""Numbers from which on sums in tiles of four by four results are as exact as direct ones, which round each time."""
 
 
 ALONE = 1 << 20
@@ -30,11 +37,19 @@ ALONE = 1 << 20
 class WinogradConvolution(DirectConvolution):
     """The stages of convolutions of 2 x 2, 3 x 3 and 5 x 5, and with a stride of 2 of 4 x 4 and 6 x 6.
 
-    With three axes, these are the last two; filters may see any number of planes along the first.
+    With three axes, these are the last two; filters may see any number of planes along the first. Images are of float32
+    or of bf16; sums are of float32.
+
+    Args:
+        results: in a row of a tile, 2 or 4. More take fewer products, but digits of sums over few channels.
     """
 
-    KERNELS: ClassVar = {1: (2, 3, 5), 2: (4, 6)}
-    """The kernels that are served, by their stride."""
+    KERNELS: ClassVar = {2: {1: (2, 3, 5), 2: (4, 6)}, 4: {1: (2, 3), 2: (4, 6)}}
+    """The kernels that are served, by the results and by their stride."""
+
+    def __init__(self, geometry: Geometry, *, relu: bool, keeps: bool, results: int = 2, narrow: bool = False) -> None:
+        super().__init__(geometry, relu=relu, keeps=keeps)
+        self.results, self.narrow = results, narrow
 
     def has(self, stage: str) -> bool:
         g = self.sizes
@@ -42,13 +57,23 @@ class WinogradConvolution(DirectConvolution):
             return False
         down, across = g.axes
         alike = (down.kernel, down.stride) == (across.kernel, across.stride)
-        known = down.kernel in self.KERNELS.get(down.stride, ())
-        if not (alike and known) or g.deep.kernel * down.kernel**2 > WINDOW:
+        known = down.kernel in self.KERNELS[self.results].get(down.stride, ())
+        if not (alike and known and self._is_exact(stage)) or g.deep.kernel * down.kernel**2 > WINDOW:
             return False
         if stage == "data" and self.step == 1:
             return all(axis.pad >= 0 for axis in g.back.axes)
         # with a step, a pixel that no filter sees is in no tile
         return stage != "data" or all(axis.span >= axis.pad + axis.length for axis in g.axes)
+
+    def _is_exact(self, stage: str) -> bool:
+        """Return whether the sums of a stage are long enough, or tiles so small that it does not matter."""
+        g = self.sizes
+        summed = {
+            "forward": g.channels * self.many,
+            "data": g.filters * g.deep.kernel,
+            "weights": g.images * g.deep.count * prod(axis.count for axis in g.axes),
+        }
+        return self.results == 2 or self.narrow or summed[stage] >= EXACT
 
     @property
     def step(self) -> int:
@@ -61,9 +86,14 @@ class WinogradConvolution(DirectConvolution):
         return self.step**2 * self.sizes.deep.kernel
 
     @property
+    def side(self) -> int:
+        """The edge of a filter of a phase."""
+        return self.sizes.axes[0].kernel // self.step
+
+    @property
     def edge(self) -> int:
         """Numbers in a row of a tile."""
-        return self.sizes.axes[0].kernel // self.step + 1
+        return self.results + self.side - 1
 
     @property
     def back(self) -> Sizes:
@@ -84,11 +114,12 @@ class WinogradConvolution(DirectConvolution):
         (x, x_desc), (y, y_desc) = source, result
         tiled = "Tiled weight" if self.keeps else "tiled weight"
         size = self.groups * self._cells(sizes.channels * sizes.filters * self.many)
-        filters = {"filters": self.sizes.filters, "channels": self.sizes.channels, "groups": self.groups}
+        counts = {"filters": self.sizes.filters, "channels": self.sizes.channels, "groups": self.groups}
+        filters = {**counts, "edge": self.edge, "side": self.side, "step": self.step, "depth": self.sizes.deep.kernel}
         tiling = HelperCall(
             {"w": (self.names[0], self.weight), "tiled": (tiled, size)},
             "winograd_filters",
-            {**filters, "edge": self.edge, "step": self.step, "depth": self.sizes.deep.kernel, "back": back},
+            {**filters, "back": back},
             once=self.keeps,
         )
         numbers = {**self._numbers(sizes, x_desc, y_desc), "relu": relu}
@@ -117,8 +148,10 @@ class WinogradConvolution(DirectConvolution):
             if workers
             else self._tiles(together, MOST_TILES, MOST_OF_ALL, ROOM_OF_ALL)
         )
-        pieces = (tiles * channels, tiles * sizes.filters, channels * sizes.filters)
-        scratch = (sum(map(self._cells, pieces)) + 4 * sizes.filters) * max(workers, 1)
+        of_tops = tiles * sizes.filters
+        pieces = (tiles * channels, of_tops, channels * sizes.filters)
+        sums = 4 * (of_tops + LANES + sizes.filters)
+        scratch = (sum(map(self._cells, pieces)) + sums) * max(workers, 1)
         buffers = {
             "x": (source, x.bytes),
             "dy": (gradient, y.bytes),
@@ -135,7 +168,8 @@ class WinogradConvolution(DirectConvolution):
         steps = {"x_step": self.step, "y_step": 1}
         deep = sizes.deep
         planes = {"deep": deep.length, "out_deep": deep.count, "depth": deep.kernel, "before": deep.pad}
-        return {**sizes.numbers, **blocked, **steps, **planes, "groups": self.groups, "edge": self.edge}
+        tile = {"edge": self.edge, "side": self.side, "narrow": self.narrow}
+        return {**sizes.numbers, **blocked, **steps, **planes, **tile, "groups": self.groups}
 
 
 def _turned(numbers: dict[str, int]) -> dict[str, int]:

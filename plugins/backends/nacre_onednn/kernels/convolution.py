@@ -36,7 +36,7 @@ AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bot
 fastest for oneDNN."""
 
 
-DIRECTLY, BY_WINOGRAD = "in lanes", "by Winograd"
+DIRECTLY, BY_WINOGRAD, BY_FOURS = "in lanes", "by Winograd", "by Winograd, four by four"
 """Ways of the helper, by the names that saved plans have for them."""
 
 
@@ -124,11 +124,13 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         self.forms, self.exact = self.make_forms(bias=layer.bias)
         if self.relu:
             self.reads = "inputs blobs"
-        self.ours: dict[str, DirectConvolution] = {}
-        if backend.compute == "float32":
-            relu = self.relu and self.OF_OURS["forward"] == "forward"
-            for way, kind in ((DIRECTLY, DirectConvolution), (BY_WINOGRAD, WinogradConvolution)):
-                self.ours[way] = kind(self.geometry, relu=relu, keeps=self.keeps)
+        relu, narrow = self.relu and self.OF_OURS["forward"] == "forward", backend.compute == "bf16"
+        self.ours: dict[str, DirectConvolution] = {
+            way: WinogradConvolution(self.geometry, relu=relu, keeps=self.keeps, results=results, narrow=narrow)
+            for way, results in ((BY_FOURS, 4), (BY_WINOGRAD, 2))
+        }
+        if not narrow:
+            self.ours[DIRECTLY] = DirectConvolution(self.geometry, relu=relu, keeps=self.keeps)
 
     def make_forms(self, *, bias: bool) -> tuple[Forms, Forms]:
         """Return the forms in the type that the net computes in, and those in float32."""
@@ -165,7 +167,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         """Return the ways with Winograd's first, then the direct sum if channels do not fill blocks."""
         ways = self.ways_of(stage, layouts)
         fills = all(blob.shape[1] % block() == 0 for blob in (self.inputs[0], self.blobs[0]))
-        first = [way for way in (BY_WINOGRAD, *(() if fills else (DIRECTLY,))) if way in ways]
+        first = [way for way in (BY_FOURS, BY_WINOGRAD, *(() if fills else (DIRECTLY,))) if way in ways]
         return (*first, *(way for way in ways if way not in first))
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
