@@ -25,7 +25,7 @@ from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, describe, plain
 from nacre_onednn.helper import direct, native, winograd
 from nacre_onednn.helper.direct import TILES, DirectConvolution, packing
 from nacre_onednn.helper.winograd import WinogradConvolution
-from nacre_onednn.kernels.convolution import BY_FOURS, BY_WINOGRAD, DIRECTLY
+from nacre_onednn.kernels.convolution import BY_WINOGRAD, DIRECTLY, IN_LARGER_TILES
 from nacre_onednn.record import aligned
 
 if reason := OnednnBackend.unusable():
@@ -100,7 +100,7 @@ def test_convolutions_agree_with_numpy(
     layout=st.sampled_from([CHANNELS_LAST, BLOCKED]),
     bias=st.booleans(),
     neuron=st.sampled_from(["Identity", "ReLU"]),
-    four=st.booleans(),
+    large=st.booleans(),
     narrow=st.booleans(),
 )
 def test_winograd_agrees_with_numpy(
@@ -113,12 +113,12 @@ def test_winograd_agrees_with_numpy(
     size: tuple[int, ...],
     pad: tuple[int, ...],
     layout: str,
-    four: bool,
+    large: bool,
     narrow: bool,
     **fields: Any,
 ) -> None:
     assume(not narrow or (library().narrow and fields["neuron"] == "Identity"))
-    assume(not four or windows[0] != 5)
+    assume(not large or windows[0] != 5)
     kernel, stride = ((one, one) for one in windows)
     if planes is not None:
         deep, depth, before = planes
@@ -133,9 +133,9 @@ def test_winograd_agrees_with_numpy(
     layer = ConvolutionLayer(name="conv", bottoms="x", tops="y", **fields)
     shape = (images, n_group * channels, *size)
     random = np.random.default_rng(0).normal(1, size=shape).astype(np.float32)
-    stages = parts_of(fields, shape, WinogradConvolution, results=4 if four else 2, narrow=narrow)
-    assert {"forward", "weights"} <= stages or (four and not narrow and (images < 8 or channels < winograd.EXACT))
-    ways = dict.fromkeys(stages, BY_FOURS if four else BY_WINOGRAD)
+    stages = parts_of(fields, shape, WinogradConvolution, large=large, narrow=narrow)
+    assert {"forward", "weights"} <= stages or (large and not narrow and kernel[-1] < 6)
+    ways = dict.fromkeys(stages, IN_LARGER_TILES if large else BY_WINOGRAD)
     options: dict[str, Any] = {"compute": "bf16"} if narrow else {}
     plan = {"onednn": {"layout": layout, "ways": {"conv": ways}}}
     found = results(layer, random, backend="onednn", plan=plan, **options)
@@ -204,11 +204,13 @@ def test_what_is_left_to_onednn() -> None:
     for change in changes:  # the last to groups of 8 channels
         assert not parts_of({**usual, **change}, (2, 16, 8, 8), WinogradConvolution)
     assert not parts_of(usual, (2, 20, 8, 8), WinogradConvolution)
-    assert parts_of(usual, (2, 64, 8, 8), WinogradConvolution, results=4) == {"forward", "weights"}, "few filters"
-    assert parts_of(usual, (2, 32, 8, 8), WinogradConvolution, results=4) == {"weights"}, "few channels, too"
-    assert not parts_of(usual, (1, 32, 8, 8), WinogradConvolution, results=4), "few results, too"
-    assert parts_of(usual, (2, 32, 8, 8), WinogradConvolution, results=4, narrow=True) == {"forward", "weights", "data"}
-    assert not parts_of({**usual, "kernel": 5}, (2, 64, 8, 8), WinogradConvolution, results=4)
+    assert parts_of(usual, (2, 16, 8, 8), WinogradConvolution, large=True) == {"forward", "weights", "data"}
+    usual["kernel"] = 2
+    assert parts_of(usual, (2, 64, 8, 8), WinogradConvolution, large=True) == {"forward"}, "few filters and results"
+    assert parts_of(usual, (64, 32, 8, 8), WinogradConvolution, large=True) == {"weights"}, "few channels and filters"
+    every = parts_of(usual, (2, 32, 8, 8), WinogradConvolution, large=True, narrow=True)
+    assert every == {"forward", "weights", "data"}
+    assert not parts_of({**usual, "kernel": 5}, (2, 64, 8, 8), WinogradConvolution, large=True)
 
 
 def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,10 +235,10 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_same_bits(results)
 
 
-@pytest.mark.parametrize(("kernel", "tile"), [(3, 2), (5, 2), (2, 4), (3, 4)])
+@pytest.mark.parametrize(("kernel", "large"), [(3, False), (5, False), (2, True), (3, True)])
 @pytest.mark.parametrize("alone", [0, 1 << 20])
 def test_workers_share_the_gradient_of_filters(
-    kernel: int, tile: int, alone: int, monkeypatch: pytest.MonkeyPatch
+    kernel: int, large: bool, alone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct, "number_of_threads", lambda: 3)
     for name, value in {"ALONE": alone, "MOST_TILES": 12, "MOST_OF_ALL": 24}.items():
@@ -248,7 +250,7 @@ def test_workers_share_the_gradient_of_filters(
         x, dy = (random.normal(size=shape).astype(np.float32) for shape in ((images, 16, size, size), geometry.top))
         windows = sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), geometry.top[2:], (2, 3))
         expected = np.einsum("ncijyx,nfyx->fcij", windows.astype(np.float64), dy, optimize=True)
-        calls = WinogradConvolution(geometry, relu=False, keeps=False, results=tile).weights(
+        calls = WinogradConvolution(geometry, relu=False, keeps=False, large=large).weights(
             ("x", describe(x.shape, CHANNELS_LAST)), ("dy", describe(dy.shape, CHANNELS_LAST)), "dbias"
         )
         last = {name: np.ascontiguousarray(one.transpose(0, 2, 3, 1)) for name, one in {"x": x, "dy": dy}.items()}

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 18 };
+enum { HELPER_VERSION = 19 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -320,7 +320,7 @@ struct winograd {
     int64_t images, channels, height, width, filters, out_height, out_width, above, beside;
     int64_t x_blocked, y_blocked; /* whether they lie in blocks of 16 channels, instead of with the channels last */
     int64_t relu, groups, narrow;
-    int64_t tiles, edge, side; /* up to 64 tiles are worked on at a time; their edge, and that of the filters of a phase */
+    int64_t tiles, tall, broad, side; /* up to 64 tiles are worked on at a time; their edges; that of filters of a phase */
     int64_t x_step, y_step; /* the stride, of x; or of y where images have their gradients */
     int64_t deep, out_deep, depth, before; /* planes of x and of y, and those that a filter sees, from so far before on */
     int64_t first, end, fresh; /* used inside the helper: tiles that are looked at now, and whether they are the first */
@@ -329,7 +329,7 @@ struct winograd {
 struct winograd_filters {
     const float *w;
     float *tiled;
-    int64_t filters, channels, groups, edge, side, step, depth, back; /* back: for the gradient of the images */
+    int64_t filters, channels, groups, tall, broad, side, step, depth, back; /* back: for the gradient of the images */
 };
 
 enum { SMALL_BATCH_IMAGES = 8, SMALL_BATCH_FEATURES = 32 }; /* that go together */

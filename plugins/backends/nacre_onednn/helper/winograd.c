@@ -1,9 +1,9 @@
 /* Convolutions of 2 x 2, of 3 x 3 and of 5 x 5 by Winograd's minimal filtering, after Lavin and Gray, "Fast algorithms for
  * convolutional neural networks", 2016. F(2x2, 3x3), which makes 2 x 2 results of a filter of 3 x 3, takes 16 products
- * instead of 36, F(4x4, 3x3) 36 instead of 144, F(2x2, 2x2) 9 instead of 16, F(4x4, 2x2) 25 instead of 64, and F(2x2, 5x5)
- * 36 instead of 100. A register holds 16 channels.
+ * instead of 36, F(4x2, 3x3) 24 instead of 72, F(4x4, 3x3) 36 instead of 144, F(2x2, 2x2) 9 instead of 16, F(4x4, 2x2) 25
+ * instead of 64, and F(2x2, 5x5) 36 instead of 100. A register holds 16 channels.
  *
- * A tile has an `edge` of so many numbers as the results and the `side` of the filter together, less one; its transform is as
+ * An edge of a tile has as many numbers as its results and the `side` of the filter together, less one; its transform is as
  * large. It has the values of polynomials at points: at infinity, at 0 where the edge is not odd, and at one or two pairs of
  * a number and its opposite, where rounding does least harm of all that was tried. An edge of 3 has 0 and 1.
  *
@@ -143,8 +143,8 @@ static inline struct phase phase(int64_t channel, int64_t channels, int64_t step
 
 /* Filters (filters, channels, planes, rows, columns) as (cells, filters / 16, channels of all planes and phases, 16); for the
  * gradient of images turned round, with filters and channels in each other's place. Pieces are 16 filters, or channels. */
-INLINE_AVX512 void filters(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge,
-                           const int side, const int narrow) {
+INLINE_AVX512 void filters(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall,
+                           const int broad, const int side, const int narrow) {
     const struct winograd_filters *f = &op->winograd_filters;
     const int64_t given = f->channels, back = f->back, step = f->step, phases = step * step, depth = f->depth;
     const int64_t ins = depth * (back ? f->filters : phases * given), plane = plane_of(f->filters * depth * phases * given);
@@ -165,15 +165,15 @@ INLINE_AVX512 void filters(const struct operation *op, int64_t start, int64_t st
                         int64_t x = step * (back ? side - 1 - right : right) + at.right;
                         column[down] = _mm512_load_ps(lanes + (first + y * row + x) * LANES);
                     }
-                    evaluate(column, cells, edge, side, 1);
-                    for (int down = 0; down < edge; down++) once[down][right] = cells[down];
+                    evaluate(column, cells, tall, side, 1);
+                    for (int down = 0; down < tall; down++) once[down][right] = cells[down];
                 }
                 int64_t line = back ? (number % phases * given / LANES + part) * ins + at.plane * f->filters + in
                                     : part * ins + number * given + in;
                 float *to = f->tiled + line * LANES;
-                for (int down = 0; down < edge; down++, to += edge * plane) {
-                    evaluate(once[down], cells, edge, side, 1);
-                    for (int right = 0; right < edge; right++) _mm512_storeu_ps(to + right * plane, cells[right]);
+                for (int down = 0; down < tall; down++, to += broad * plane) {
+                    evaluate(once[down], cells, broad, side, 1);
+                    for (int right = 0; right < broad; right++) _mm512_storeu_ps(to + right * plane, cells[right]);
                 }
             }
         }
@@ -190,7 +190,7 @@ struct convolution {
     struct images in, out;
     int64_t down, across, tiles; /* tiles in a column and in a row of an image, and in all */
     int64_t room;                /* tiles at a time: of a worker, or of all for the gradient of the filters */
-    int64_t side, results;       /* of a tile */
+    int64_t side, rows, columns; /* of the filters of a phase, and of the results of a tile */
 };
 
 static struct images images(int64_t channels, int64_t groups, int64_t deep, int64_t height, int64_t width, int64_t blocked) {
@@ -207,7 +207,7 @@ struct origin {
 
 static struct origin origin(const struct convolution *w, int64_t tile) {
     int64_t line = tile / w->across, plane = line / w->down;
-    int64_t row = w->results * (line % w->down), column = w->results * (tile % w->across);
+    int64_t row = w->rows * (line % w->down), column = w->columns * (tile % w->across);
     return (struct origin){plane / w->out.deep, plane % w->out.deep, row, column};
 }
 
@@ -223,17 +223,17 @@ static inline int64_t corner(const struct images *s, int64_t part, struct origin
 
 /* A tile of x of 16 channels; if `is_bad` is not NULL, numbers that are not finite become 0, and are noted there. */
 INLINE_AVX512 void read_tile(const void *x, const struct images *s, int64_t part, struct origin begin, float *to,
-                             int64_t plane, uint8_t (*is_bad)[MOST], const int edge, const int narrow) {
+                             int64_t plane, uint8_t (*is_bad)[MOST], const int tall, const int broad, const int narrow) {
     __m512 once[MOST][MOST], cells[MOST];
-    int64_t top, left, last = s->step * (edge - 1), at = corner(s, part, begin, &top, &left);
+    int64_t top, left, at = corner(s, part, begin, &top, &left);
     if (at < 0) {
-        for (int cell = 0; cell < edge * edge; cell++) _mm512_store_ps(to + cell * plane, _mm512_setzero_ps());
+        for (int cell = 0; cell < tall * broad; cell++) _mm512_store_ps(to + cell * plane, _mm512_setzero_ps());
         return;
     }
-    int inside = top >= 0 && left >= 0 && top + last < s->height && left + last < s->width;
-    for (int right = 0; right < edge; right++) {
+    int inside = top >= 0 && left >= 0 && top + s->step * (tall - 1) < s->height && left + s->step * (broad - 1) < s->width;
+    for (int right = 0; right < broad; right++) {
         __m512 lines[MOST];
-        for (int down = 0; down < edge; down++) {
+        for (int down = 0; down < tall; down++) {
             int64_t i = top + s->step * down, j = left + s->step * right;
             int there = inside || ((uint64_t)i < (uint64_t)s->height && (uint64_t)j < (uint64_t)s->width);
             lines[down] = there ? read16(x, at + i * s->row + j * s->pixel, narrow) : _mm512_setzero_ps();
@@ -244,12 +244,12 @@ INLINE_AVX512 void read_tile(const void *x, const struct images *s, int64_t part
                 is_bad[down][right] |= finite != 0xFFFF;
             }
         }
-        transform(lines, cells, edge);
-        for (int down = 0; down < edge; down++) once[down][right] = cells[down];
+        transform(lines, cells, tall);
+        for (int down = 0; down < tall; down++) once[down][right] = cells[down];
     }
-    for (int down = 0; down < edge; down++, to += edge * plane) {
-        transform(once[down], cells, edge);
-        for (int right = 0; right < edge; right++) _mm512_store_ps(to + right * plane, cells[right]);
+    for (int down = 0; down < tall; down++, to += broad * plane) {
+        transform(once[down], cells, broad);
+        for (int right = 0; right < broad; right++) _mm512_store_ps(to + right * plane, cells[right]);
     }
 }
 
@@ -281,24 +281,24 @@ INLINE_AVX512 void product(const float *u, const float *v, float *m, int64_t cha
 /* The results of a tile of 16 filters; returns whether one is NaN. If `is_bad` is not NULL, those become NaN whose windows
  * have such a number. */
 INLINE_AVX512 int write_tile(const struct winograd *o, const struct images *s, const float *m, int64_t plane, int64_t part,
-                             struct origin begin, uint8_t (*is_bad)[MOST], const int edge, const int side, const int narrow) {
-    const int results = edge + 1 - side;
+                             struct origin begin, uint8_t (*is_bad)[MOST], const int tall, const int broad, const int side, const int narrow) {
+    const int rows = tall + 1 - side, columns = broad + 1 - side;
     int has_nan = 0;
     const __m512 bias = o->bias ? _mm512_loadu_ps(o->bias + part * LANES) : _mm512_setzero_ps();
     __m512 once[RESULTS][MOST], cells[MOST], line[RESULTS];
     int64_t top, left, at = corner(s, part, begin, &top, &left);
-    for (int right = 0; right < edge; right++) {
-        for (int down = 0; down < edge; down++) cells[down] = _mm512_load_ps(m + (down * edge + right) * plane);
-        combine(cells, line, edge, results, 0);
-        for (int down = 0; down < results; down++) once[down][right] = line[down];
+    for (int right = 0; right < broad; right++) {
+        for (int down = 0; down < tall; down++) cells[down] = _mm512_load_ps(m + (down * broad + right) * plane);
+        combine(cells, line, tall, rows, 0);
+        for (int down = 0; down < rows; down++) once[down][right] = line[down];
     }
-    for (int down = 0; down < results; down++) {
+    for (int down = 0; down < rows; down++) {
         int64_t i = top + s->step * down;
         if ((uint64_t)i >= (uint64_t)s->height) continue;
-        combine(once[down], line, edge, results, 0);
-        for (int right = 0; right < results; right += 2)
+        combine(once[down], line, broad, columns, 0);
+        for (int right = 0; right < columns; right += 2)
             has_nan |= _mm512_cmp_ps_mask(line[right], line[right + 1], _CMP_UNORD_Q);
-        for (int right = 0; right < results; right++) {
+        for (int right = 0; right < columns; right++) {
             int64_t j = left + s->step * right;
             if ((uint64_t)j >= (uint64_t)s->width) continue;
             __m512 sum = _mm512_add_ps(line[right], bias);
@@ -314,13 +314,13 @@ INLINE_AVX512 int write_tile(const struct winograd *o, const struct images *s, c
 static struct convolution convolution(const struct winograd *o) {
     struct convolution w = {
         .channels = o->channels * o->x_step * o->x_step * o->depth, .filters = o->filters, .phases = o->y_step * o->y_step,
-        .room = o->tiles, .side = o->side, .results = o->edge + 1 - o->side,
+        .room = o->tiles, .side = o->side, .rows = o->tall + 1 - o->side, .columns = o->broad + 1 - o->side,
         .in = images(o->channels, o->groups, o->deep, o->height, o->width, o->x_blocked),
         .out = images(o->filters, o->groups, o->out_deep, o->out_height, o->out_width, o->y_blocked),
     };
     w.in.before = o->before, w.in.above = o->above, w.in.beside = o->beside, w.in.step = o->x_step, w.out.step = o->y_step;
     int64_t rows = (o->out_height + o->y_step - 1) / o->y_step, columns = (o->out_width + o->y_step - 1) / o->y_step;
-    w.down = (rows + w.results - 1) / w.results, w.across = (columns + w.results - 1) / w.results;
+    w.down = (rows + w.rows - 1) / w.rows, w.across = (columns + w.columns - 1) / w.columns;
     w.tiles = o->images * o->out_deep * w.down * w.across;
     return w;
 }
@@ -343,24 +343,24 @@ static int64_t pieces(const struct convolution *w) { return (w->tiles + w->room 
 /* Once more a tile that has a NaN. With two results in a row it gets only where the windows have one: the first and the last
  * number of a row are in no other result. Of four it gets into all of them. */
 INLINE_AVX512 void write_apart(const struct convolution *w, const struct winograd *o, const float *v, int64_t plane_of_v,
-                               struct origin at, float *u, int64_t plane, float *m, int64_t plane_of_m, const int edge,
+                               struct origin at, float *u, int64_t plane, float *m, int64_t plane_of_m, const int tall, const int broad,
                                const int side, const int narrow) {
     uint8_t is_bad[MOST][MOST] = {{0}};
     for (int64_t part = 0; part < w->channels / LANES; part++)
-        read_tile(o->x, &w->in, part, at, u + part * LANES, plane, is_bad, edge, narrow);
+        read_tile(o->x, &w->in, part, at, u + part * LANES, plane, is_bad, tall, broad, narrow);
     for (int64_t part = 0; part < w->filters / LANES; part++) {
-        for (int64_t cell = 0; cell < edge * edge; cell++)
+        for (int64_t cell = 0; cell < tall * broad; cell++)
             product(u + cell * plane, v + cell * plane_of_v + part * w->channels * LANES, m + cell * plane_of_m, w->channels, 0);
-        write_tile(o, &w->out, m, plane_of_m, part, at, is_bad, edge, side, narrow);
+        write_tile(o, &w->out, m, plane_of_m, part, at, is_bad, tall, broad, side, narrow);
     }
 }
 
 /* y = x * w + b, and ReLU behind it. Scratch for each worker: what tiles become, and their results. Pieces are so many tiles
  * as there is room for, of one phase after the other. */
-INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge,
+INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall, const int broad,
                           const int side, const int narrow) {
     struct convolution w = convolution(&op->winograd);
-    const int cells = edge * edge;
+    const int cells = tall * broad;
     int64_t plane = plane_of(w.room * w.channels), plane_of_m = plane_of(w.room * 2 * LANES), parts = w.filters / LANES;
     int64_t plane_of_v = plane_of(w.phases * w.filters * w.channels);
     float *u = op->winograd.scratch + worker * cells * (plane + plane_of_m), *m = u + cells * plane;
@@ -372,7 +372,7 @@ INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t sto
         for (int64_t tile = 0; tile < count; tile++) {
             struct origin at = origin(&w, begin + tile);
             for (int64_t part = 0; part < w.channels / LANES; part++)
-                read_tile(op->winograd.x, &w.in, part, at, u + tile * w.channels + part * LANES, plane, NULL, edge, narrow);
+                read_tile(op->winograd.x, &w.in, part, at, u + tile * w.channels + part * LANES, plane, NULL, tall, broad, narrow);
         }
         for (int64_t part = 0; part < parts; part += 2) {
             int wide = part + 1 < parts;
@@ -389,34 +389,34 @@ INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t sto
                 struct origin at = origin(&w, begin + tile);
                 for (int half = 0; half <= wide; half++)
                     if (write_tile(&op->winograd, &w.out, m + (tile * 2 + half) * LANES, plane_of_m, part + half, at, NULL,
-                                   edge, side, narrow))
+                                   tall, broad, side, narrow))
                         with_nan |= 1ull << tile;
             }
         }
-        for (int64_t tile = 0; edge > side + 1 && with_nan >> tile && tile < count; tile++)
+        for (int64_t tile = 0; (tall > side + 1 || broad > side + 1) && with_nan >> tile && tile < count; tile++)
             if (with_nan >> tile & 1)
-                write_apart(&w, &op->winograd, v, plane_of_v, origin(&w, begin + tile), u, plane, m, plane_of_m, edge, side,
-                            narrow);
+                write_apart(&w, &op->winograd, v, plane_of_v, origin(&w, begin + tile), u, plane, m, plane_of_m, tall, broad,
+                            side, narrow);
     }
 }
 
-/* The gradients of a tile's results of 16 filters, of which `rows` and `columns` are there; their sum is the last cell. */
-INLINE_AVX512 void read_top(const void *dy, int64_t at, const struct images *s, int64_t rows, int64_t columns, float *to,
-                            int64_t plane, const int edge, const int side, const int narrow) {
-    const int results = edge + 1 - side;
+/* The gradients of a tile's results of 16 filters, of which so many rows and columns are there; their sum is the last cell. */
+INLINE_AVX512 void read_top(const void *dy, int64_t at, const struct images *s, int64_t rows_there, int64_t columns_there, float *to,
+                            int64_t plane, const int tall, const int broad, const int side, const int narrow) {
+    const int rows = tall + 1 - side, columns = broad + 1 - side;
     __m512 once[MOST][RESULTS], line[RESULTS], cells[MOST], sum = _mm512_setzero_ps();
-    for (int right = 0; right < results; right++) {
-        for (int row = 0; row < results; row++) {
-            int there = row < rows && right < columns;
+    for (int right = 0; right < columns; right++) {
+        for (int row = 0; row < rows; row++) {
+            int there = row < rows_there && right < columns_there;
             line[row] = there ? read16(dy, at + row * s->row + right * s->pixel, narrow) : _mm512_setzero_ps();
             sum = _mm512_add_ps(sum, line[row]);
         }
-        evaluate(line, cells, edge, results, 0);
-        for (int down = 0; down < edge; down++) once[down][right] = cells[down];
+        evaluate(line, cells, tall, rows, 0);
+        for (int down = 0; down < tall; down++) once[down][right] = cells[down];
     }
-    for (int down = 0; down < edge; down++, to += edge * plane) {
-        evaluate(once[down], cells, edge, results, 0);
-        for (int right = 0; right < edge; right++) _mm512_store_ps(to + right * plane, cells[right]);
+    for (int down = 0; down < tall; down++, to += broad * plane) {
+        evaluate(once[down], cells, broad, columns, 0);
+        for (int right = 0; right < broad; right++) _mm512_store_ps(to + right * plane, cells[right]);
     }
     _mm512_store_ps(to, sum);
 }
@@ -428,8 +428,7 @@ struct sums {
     int64_t plane_of_u, plane_of_e, plane, size;
 };
 
-static struct sums sums_of(const struct convolution *w, float *memory, int64_t part, int64_t edge) {
-    int64_t cells = edge * edge;
+static struct sums sums_of(const struct convolution *w, float *memory, int64_t part, int64_t cells) {
     struct sums s = {.plane_of_u = plane_of(w->room * w->channels), .plane_of_e = plane_of(w->room * w->filters),
                      .plane = plane_of(w->filters * w->channels)};
     s.size = cells * (s.plane_of_u + s.plane_of_e + s.plane) + s.plane_of_e + w->filters;
@@ -440,20 +439,20 @@ static struct sums sums_of(const struct convolution *w, float *memory, int64_t p
 
 /* The gradients of filters and bias. Scratch: the sums of a worker, for each worker, or one for all. Pieces are tiles
  * here, ... */
-INLINE_AVX512 void both(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge,
+INLINE_AVX512 void both(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall, const int broad,
                         const int side, const int narrow) {
     struct convolution w = convolution(&op->winograd);
-    struct sums s = sums_of(&w, op->winograd.scratch, 0, edge);
+    struct sums s = sums_of(&w, op->winograd.scratch, 0, tall * broad);
     (void)worker;
     for (int64_t tile = start; tile < stop; tile++) {
         struct origin at = origin(&w, op->winograd.first + tile);
         int64_t top = at.image * w.out.image + at.plane * w.out.plane + at.row * w.out.row + at.column * w.out.pixel;
         for (int64_t part = 0; part < w.channels / LANES; part++)
-            read_tile(op->winograd.x, &w.in, part, at, s.u + tile * w.channels + part * LANES, s.plane_of_u, NULL, edge,
+            read_tile(op->winograd.x, &w.in, part, at, s.u + tile * w.channels + part * LANES, s.plane_of_u, NULL, tall, broad,
                       narrow);
         for (int64_t part = 0; part < w.filters / LANES; part++)
             read_top(op->winograd.dy, top + part * w.out.part, &w.out, w.out.height - at.row, w.out.width - at.column,
-                     s.e + tile * w.filters + part * LANES, s.plane_of_e, edge, side, narrow);
+                     s.e + tile * w.filters + part * LANES, s.plane_of_e, tall, broad, side, narrow);
     }
 }
 
@@ -479,10 +478,10 @@ INLINE_AVX512 void outer(const float *u, const float *e, float *sums, int64_t ti
 }
 
 /* ... a cell of eight filters here, ... */
-INLINE_AVX512 void add_products(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge,
+INLINE_AVX512 void add_products(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall, const int broad,
                                 const int side, const int narrow) {
     struct convolution w = convolution(&op->winograd);
-    struct sums s = sums_of(&w, op->winograd.scratch, 0, edge);
+    struct sums s = sums_of(&w, op->winograd.scratch, 0, tall * broad);
     int64_t tiles = op->winograd.end - op->winograd.first, eights = w.filters / EIGHT;
     int fresh = op->winograd.fresh != 0;
     (void)worker, (void)side, (void)narrow;
@@ -501,7 +500,7 @@ INLINE_AVX512 void add_products(const struct operation *op, int64_t start, int64
             }
             part += parts, left -= parts;
         }
-        const float *last = s.e + edge * edge * s.plane_of_e + filter;
+        const float *last = s.e + tall * broad * s.plane_of_e + filter;
         for (int64_t f = 0; cell == 0 && f < EIGHT; f++) {
             double sum = fresh ? 0 : s.tops[filter + f];
             for (int64_t tile = 0; tile < tiles; tile++) sum += last[tile * w.filters + f];
@@ -511,10 +510,10 @@ INLINE_AVX512 void add_products(const struct operation *op, int64_t start, int64
 }
 
 /* ... and filters here, whose sums of all workers are added up. */
-INLINE_AVX512 void filters_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge,
+INLINE_AVX512 void filters_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall, const int broad,
                                 const int side, const int narrow) {
     struct convolution w = convolution(&op->winograd);
-    struct sums s = sums_of(&w, op->winograd.scratch, 0, edge);
+    struct sums s = sums_of(&w, op->winograd.scratch, 0, tall * broad);
     const int64_t given = w.in.channels, step = w.in.step, row = step * side, window = op->winograd.depth * row * row;
     int64_t workers = larger(op->workers, 1);
     (void)worker, (void)narrow;
@@ -525,18 +524,18 @@ INLINE_AVX512 void filters_back(const struct operation *op, int64_t start, int64
                 const float *products = s.products + filter * w.channels + channel;
                 __m512 once[MOST][MOST], column[MOST], numbers[MOST];
                 struct phase at = phase(channel, given, step);
-                for (int right = 0; right < edge; right++) {
-                    for (int down = 0; down < edge; down++) {
-                        const float *cell = products + (down * edge + right) * s.plane;
+                for (int right = 0; right < broad; right++) {
+                    for (int down = 0; down < tall; down++) {
+                        const float *cell = products + (down * broad + right) * s.plane;
                         column[down] = _mm512_load_ps(cell);
                         for (int64_t worker = 1; worker < workers; worker++)
                             column[down] = _mm512_add_ps(column[down], _mm512_load_ps(cell + worker * s.size));
                     }
-                    combine(column, numbers, edge, side, 1);
+                    combine(column, numbers, tall, side, 1);
                     for (int down = 0; down < side; down++) once[down][right] = numbers[down];
                 }
                 for (int down = 0; down < side; down++) {
-                    combine(once[down], numbers, edge, side, 1);
+                    combine(once[down], numbers, broad, side, 1);
                     for (int right = 0; right < side; right++)
                         _mm512_store_ps(
                             lanes + ((at.plane * row + step * down + at.down) * row + step * right + at.right) * LANES,
@@ -552,45 +551,53 @@ INLINE_AVX512 void filters_back(const struct operation *op, int64_t start, int64
 }
 
 /* The first two, all by one worker, over its share of the tiles. Pieces are workers. */
-INLINE_AVX512 void alone(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge,
+INLINE_AVX512 void alone(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall, const int broad,
                          const int side, const int narrow) {
     struct convolution w = convolution(&op->winograd);
     for (int64_t one = start; one < stop; one++) {
         int64_t end = w.tiles * (one + 1) / op->workers, from = w.tiles * one / op->workers;
         struct operation mine = *op;
-        mine.winograd.scratch = sums_of(&w, op->winograd.scratch, one, edge).u;
+        mine.winograd.scratch = sums_of(&w, op->winograd.scratch, one, tall * broad).u;
         for (int64_t begin = from; begin < end || begin == from; begin += w.room) {
             mine.winograd.first = begin, mine.winograd.end = smaller(begin + w.room, end), mine.winograd.fresh = begin == from;
-            both(&mine, 0, mine.winograd.end - begin, worker, edge, side, narrow);
-            add_products(&mine, 0, edge * edge * w.filters / EIGHT, worker, edge, side, narrow);
+            both(&mine, 0, mine.winograd.end - begin, worker, tall, broad, side, narrow);
+            add_products(&mine, 0, tall * broad * w.filters / EIGHT, worker, tall, broad, side, narrow);
         }
     }
 }
 
-/* A work_t for each tile and type of images: work_EDGE_SIDE_NARROW. */
-#define FOR(work, edge, side, narrow)                                                                                  \
-    ON_AVX512 static void work##_##edge##_##side##_##narrow(const struct operation *op, int64_t start, int64_t stop,   \
-                                                            int64_t worker) {                                          \
-        work(op, start, stop, worker, edge, side, narrow);                                                             \
+/* The tiles that there are, and a work_t for each of them and each type of images. */
+static const struct tile {
+    int64_t tall, broad, side;
+} TILINGS[] = {{3, 3, 2}, {4, 4, 3}, {5, 5, 2}, {6, 4, 3}, {6, 6, 3}, {6, 6, 5}};
+enum { KINDS = sizeof TILINGS / sizeof *TILINGS };
+
+static int64_t kind_of(int64_t tall, int64_t broad, int64_t side) {
+    int64_t kind = 0;
+    while (TILINGS[kind].tall != tall || TILINGS[kind].broad != broad || TILINGS[kind].side != side) kind++;
+    return kind;
+}
+
+#define FOR(work, tall, broad, side, narrow)                                                                           \
+    ON_AVX512 static void work##_##tall##broad##side##narrow(const struct operation *op, int64_t start, int64_t stop,  \
+                                                             int64_t worker) {                                         \
+        work(op, start, stop, worker, tall, broad, side, narrow);                                                      \
     }
 #define FOR_TILES(work, narrow)                                                                                        \
-    FOR(work, 3, 2, narrow) FOR(work, 4, 3, narrow) FOR(work, 5, 2, narrow) FOR(work, 6, 3, narrow) FOR(work, 6, 5, narrow)
+    FOR(work, 3, 3, 2, narrow) FOR(work, 4, 4, 3, narrow) FOR(work, 5, 5, 2, narrow)                                   \
+    FOR(work, 6, 4, 3, narrow) FOR(work, 6, 6, 3, narrow) FOR(work, 6, 6, 5, narrow)
 #define OF_TILES(work, narrow)                                                                                         \
-    work##_3_2_##narrow, work##_4_3_##narrow, work##_5_2_##narrow, work##_6_3_##narrow, work##_6_5_##narrow
-#define FOR_ALL(work)                                                                                                  \
+    work##_332##narrow, work##_443##narrow, work##_552##narrow, work##_643##narrow, work##_663##narrow, work##_665##narrow
+#define FOR_BOTH(work)                                                                                                 \
     FOR_TILES(work, 0) FOR_TILES(work, 1) static const work_t all_##work[] = {OF_TILES(work, 0), OF_TILES(work, 1)};
-#define FOR_EXACT(work) FOR_TILES(work, 0) static const work_t all_##work[] = {OF_TILES(work, 0)};
+#define FOR_FLOAT32(work) FOR_TILES(work, 0) static const work_t all_##work[] = {OF_TILES(work, 0)};
 
-FOR_EXACT(filters)
-FOR_ALL(strips)
-FOR_ALL(both)
-FOR_EXACT(add_products)
-FOR_EXACT(filters_back)
-FOR_ALL(alone)
-
-/* The index in those lists. */
-static int64_t tile_of(int64_t edge, int64_t side) { return edge == 6 ? (side == 5 ? 4 : 3) : edge - 3; }
-enum { KINDS = 5 };
+FOR_FLOAT32(filters)
+FOR_BOTH(strips)
+FOR_BOTH(both)
+FOR_FLOAT32(add_products)
+FOR_FLOAT32(filters_back)
+FOR_BOTH(alone)
 
 /* Where the numbers of a group begin, `apart` from those of the group before; NULL stays NULL. */
 static float *later(const float *numbers, int64_t group, int64_t apart) {
@@ -603,12 +610,12 @@ static void *images_later(const void *images, int64_t group, int64_t apart, int6
 
 void run_winograd_filters(const struct machine *machine, const struct operation *op) {
     const struct winograd_filters *f = &op->winograd_filters;
-    const int64_t edge = f->edge, phases = f->depth * f->step * f->step, numbers = f->filters * f->channels;
+    const int64_t phases = f->depth * f->step * f->step, numbers = f->filters * f->channels;
     for (int64_t group = 0; group < f->groups; group++) {
         struct operation part = *op;
         part.winograd_filters.w = later(f->w, group, numbers * phases * f->side * f->side);
-        part.winograd_filters.tiled = later(f->tiled, group, plane_of(numbers * phases) * edge * edge);
-        share_out(machine, &part, all_filters[tile_of(edge, f->side)], (f->back ? f->channels : f->filters) / LANES, 1);
+        part.winograd_filters.tiled = later(f->tiled, group, plane_of(numbers * phases) * f->tall * f->broad);
+        share_out(machine, &part, all_filters[kind_of(f->tall, f->broad, f->side)], (f->back ? f->channels : f->filters) / LANES, 1);
     }
 }
 
@@ -626,10 +633,10 @@ static struct operation of_group(const struct operation *op, const struct convol
 void run_winograd(const struct machine *machine, const struct operation *op) {
     const struct winograd *o = &op->winograd;
     struct convolution w = convolution(o);
-    const int64_t kind = tile_of(o->edge, o->side) + (o->narrow ? KINDS : 0);
+    const int64_t kind = kind_of(o->tall, o->broad, o->side) + (o->narrow ? KINDS : 0);
     for (int64_t group = 0; group < o->groups; group++) {
         struct operation part = of_group(op, &w, group);
-        part.winograd.w = later(o->w, group, plane_of(w.phases * w.filters * w.channels) * o->edge * o->edge);
+        part.winograd.w = later(o->w, group, plane_of(w.phases * w.filters * w.channels) * o->tall * o->broad);
         part.winograd.bias = later(o->bias, group, w.filters);
         share_out(machine, &part, all_strips[kind], w.phases * pieces(&w), 1);
     }
@@ -638,7 +645,7 @@ void run_winograd(const struct machine *machine, const struct operation *op) {
 void run_winograd_weights(const struct machine *machine, const struct operation *op) {
     const struct winograd *o = &op->winograd;
     struct convolution w = convolution(o);
-    const int64_t edge = o->edge, tile = tile_of(edge, o->side), kind = tile + (o->narrow ? KINDS : 0);
+    const int64_t tile = kind_of(o->tall, o->broad, o->side), kind = tile + (o->narrow ? KINDS : 0);
     for (int64_t group = 0; group < o->groups; group++) {
         struct operation part = of_group(op, &w, group);
         struct winograd *p = &part.winograd;
@@ -647,7 +654,7 @@ void run_winograd_weights(const struct machine *machine, const struct operation 
         for (int64_t begin = 0; !op->workers && begin < w.tiles; begin += w.room) {
             p->first = begin, p->end = smaller(begin + w.room, w.tiles), p->fresh = begin == 0;
             share_out(machine, &part, all_both[kind], p->end - begin, 1);
-            share_out(machine, &part, all_add_products[tile], edge * edge * w.filters / EIGHT, 1);
+            share_out(machine, &part, all_add_products[tile], o->tall * o->broad * w.filters / EIGHT, 1);
         }
         share_out(machine, &part, all_filters_back[tile], w.filters, 1);
     }

@@ -22,12 +22,12 @@ MOST_TILES, ROOM = 48, 1 << 19
 MOST_OF_ALL, ROOM_OF_ALL = 1 << 10, 1 << 21
 """Tiles at a time, and the bytes that they may take: of a thread, and of all for the gradient of the filters."""
 
-LEAST = {3: 48, 4: 24, 5: TILES, 6: TILES}
-"""Tiles at a time even if they take more, by their edge: for each such number all filters are read again."""
+LEAST = {9: 48, 16: 24}
+"""Tiles at a time even if they take more, by their cells: for each such number all filters are read again."""
 
 
-EXACT = 64
-"""Numbers from which on sums in tiles of four by four results are as exact as direct ones, which round each time."""
+EXACT, EXACT_GRADIENT = 64, 2048
+"""Numbers from which on sums of larger tiles are as exact as direct ones: over channels, and over pixels."""
 
 
 ALONE = 1 << 20
@@ -41,15 +41,17 @@ class WinogradConvolution(DirectConvolution):
     or of bf16; sums are of float32.
 
     Args:
-        results: in a row of a tile, 2 or 4. More take fewer products, but digits of sums over few channels.
+        large: whether tiles have as many results as the digits of the images allow, instead of two by two.
     """
 
-    KERNELS: ClassVar = {2: {1: (2, 3, 5), 2: (4, 6)}, 4: {1: (2, 3), 2: (4, 6)}}
-    """The kernels that are served, by the results and by their stride."""
+    KERNELS: ClassVar = {1: (2, 3, 5), 2: (4, 6)}
+    """The kernels that are served, by their stride."""
 
-    def __init__(self, geometry: Geometry, *, relu: bool, keeps: bool, results: int = 2, narrow: bool = False) -> None:
+    def __init__(
+        self, geometry: Geometry, *, relu: bool, keeps: bool, large: bool = False, narrow: bool = False
+    ) -> None:
         super().__init__(geometry, relu=relu, keeps=keeps)
-        self.results, self.narrow = results, narrow
+        self.large, self.narrow = large, narrow
 
     def has(self, stage: str) -> bool:
         g = self.sizes
@@ -57,23 +59,32 @@ class WinogradConvolution(DirectConvolution):
             return False
         down, across = g.axes
         alike = (down.kernel, down.stride) == (across.kernel, across.stride)
-        known = down.kernel in self.KERNELS[self.results].get(down.stride, ())
-        if not (alike and known and self._is_exact(stage)) or g.deep.kernel * down.kernel**2 > WINDOW:
+        known = down.kernel in self.KERNELS.get(down.stride, ())
+        if not (alike and known) or g.deep.kernel * down.kernel**2 > WINDOW:
+            return False
+        if self.large and self._results(stage) == (2, 2):
             return False
         if stage == "data" and self.step == 1:
             return all(axis.pad >= 0 for axis in g.back.axes)
         # with a step, a pixel that no filter sees is in no tile
         return stage != "data" or all(axis.span >= axis.pad + axis.length for axis in g.axes)
 
-    def _is_exact(self, stage: str) -> bool:
-        """Return whether the sums of a stage are long enough, or tiles so small that it does not matter."""
+    def _results(self, stage: str) -> tuple[int, int]:
+        """Return the rows and columns of results of a tile."""
         g = self.sizes
-        summed = {
-            "forward": g.channels * self.many,
-            "data": g.filters * g.deep.kernel,
-            "weights": g.images * g.deep.count * prod(axis.count for axis in g.axes),
-        }
-        return self.results == 2 or self.narrow or summed[stage] >= EXACT
+        if not self.large or self.side == 5:
+            return 2, 2
+        if stage == "weights":
+            exact = g.images * g.deep.count * prod(axis.count for axis in g.axes) >= EXACT_GRADIENT
+        else:
+            summed = g.channels * self.many if stage == "forward" else g.filters * g.deep.kernel
+            exact = self.side == 2 and summed >= EXACT
+        return (4, 4) if exact or self.narrow else (4, 2) if self.side == 3 else (2, 2)
+
+    def _edges(self, stage: str) -> dict[str, int]:
+        """Return the edges of a tile, and of a filter of a phase, by the names of operations.h."""
+        tall, broad = (count + self.side - 1 for count in self._results(stage))
+        return {"tall": tall, "broad": broad, "side": self.side}
 
     @property
     def step(self) -> int:
@@ -91,43 +102,31 @@ class WinogradConvolution(DirectConvolution):
         return self.sizes.axes[0].kernel // self.step
 
     @property
-    def edge(self) -> int:
-        """Numbers in a row of a tile."""
-        return self.results + self.side - 1
-
-    @property
     def back(self) -> Sizes:
         return super().back if self.step == 1 else self.sizes
-
-    def _cells(self, numbers: int) -> int:
-        """Return the bytes of all cells of a tile, of so many numbers each, and of a line between them."""
-        return 4 * self.edge**2 * (numbers + LANES)
-
-    def _tiles(self, numbers: int, least: int, most: int, room: int) -> int:
-        """Return the tiles at a time that fit into so many bytes, where each has so many numbers in a cell."""
-        fit = room // (4 * self.edge**2 * numbers) // TILES * TILES
-        return min(most, max(least, fit))
 
     def _convolution(
         self, sizes: Sizes, source: Buffer, bias: str, result: Buffer, *, relu: bool = False, back: bool = False
     ) -> list[Call]:
         (x, x_desc), (y, y_desc) = source, result
         tiled = "Tiled weight" if self.keeps else "tiled weight"
-        size = self.groups * self._cells(sizes.channels * sizes.filters * self.many)
+        edges = self._edges("data" if back else "forward")
+        cells = edges["tall"] * edges["broad"]
+        size = self.groups * _bytes(cells, sizes.channels * sizes.filters * self.many)
         counts = {"filters": self.sizes.filters, "channels": self.sizes.channels, "groups": self.groups}
-        filters = {**counts, "edge": self.edge, "side": self.side, "step": self.step, "depth": self.sizes.deep.kernel}
+        filters = {**counts, **edges, "step": self.step, "depth": self.sizes.deep.kernel}
         tiling = HelperCall(
             {"w": (self.names[0], self.weight), "tiled": (tiled, size)},
             "winograd_filters",
             {**filters, "back": back},
             once=self.keeps,
         )
-        numbers = {**self._numbers(sizes, x_desc, y_desc), "relu": relu}
+        numbers = {**self._numbers(sizes, x_desc, y_desc), **edges, "relu": relu}
         channels = sizes.channels * self.many
         if back and self.step > 1:
             channels, numbers = sizes.filters * sizes.deep.kernel, _turned(numbers)
-        tiles = self._tiles(channels, LEAST[self.edge], MOST_TILES, ROOM)
-        scratch = (self._cells(tiles * channels) + self._cells(tiles * 2 * LANES)) * self.workers
+        tiles = _tiles(cells * channels, LEAST.get(cells, TILES), MOST_TILES, ROOM)
+        scratch = (_bytes(cells, tiles * channels) + _bytes(cells, tiles * 2 * LANES)) * self.workers
         buffers = {
             "x": (x, x_desc.bytes),
             "w": (tiled, size),
@@ -141,17 +140,19 @@ class WinogradConvolution(DirectConvolution):
         sizes, channels = self.sizes, self.sizes.channels * self.many
         before, (source, x) = into(*bottom, served(bottom[1]))
         also, (gradient, y) = into(*top, served(top[1]))
-        together = channels + sizes.filters
-        workers = self.workers if self._cells(channels * sizes.filters) <= ALONE else 0
+        edges = self._edges("weights")
+        cells = edges["tall"] * edges["broad"]
+        together = cells * (channels + sizes.filters)
+        workers = self.workers if _bytes(cells, channels * sizes.filters) <= ALONE else 0
         tiles = (
-            self._tiles(together, TILES, MOST_TILES, ROOM)
+            _tiles(together, TILES, MOST_TILES, ROOM)
             if workers
-            else self._tiles(together, MOST_TILES, MOST_OF_ALL, ROOM_OF_ALL)
+            else _tiles(together, MOST_TILES, MOST_OF_ALL, ROOM_OF_ALL)
         )
         of_tops = tiles * sizes.filters
         pieces = (tiles * channels, of_tops, channels * sizes.filters)
-        sums = 4 * (of_tops + LANES + sizes.filters)
-        scratch = (sum(map(self._cells, pieces)) + sums) * max(workers, 1)
+        sums = _bytes(1, of_tops) + 4 * sizes.filters
+        scratch = (sum(_bytes(cells, piece) for piece in pieces) + sums) * max(workers, 1)
         buffers = {
             "x": (source, x.bytes),
             "dy": (gradient, y.bytes),
@@ -159,7 +160,7 @@ class WinogradConvolution(DirectConvolution):
             "db": (bias, self.bias),
             "scratch": ("scratch", scratch),
         }
-        numbers = {**self._numbers(sizes, x, y), "tiles": tiles}
+        numbers = {**self._numbers(sizes, x, y), **edges, "tiles": tiles}
         return [*before, *also, HelperCall(buffers, "winograd_weights", numbers, workers)]
 
     def _numbers(self, sizes: Sizes, x: Desc, y: Desc) -> dict[str, int]:
@@ -168,8 +169,17 @@ class WinogradConvolution(DirectConvolution):
         steps = {"x_step": self.step, "y_step": 1}
         deep = sizes.deep
         planes = {"deep": deep.length, "out_deep": deep.count, "depth": deep.kernel, "before": deep.pad}
-        tile = {"edge": self.edge, "side": self.side, "narrow": self.narrow}
-        return {**sizes.numbers, **blocked, **steps, **planes, **tile, "groups": self.groups}
+        return {**sizes.numbers, **blocked, **steps, **planes, "groups": self.groups, "narrow": self.narrow}
+
+
+def _bytes(cells: int, numbers: int) -> int:
+    """Return the bytes of so many cells, each of so many numbers and a line between them."""
+    return 4 * cells * (numbers + LANES)
+
+
+def _tiles(numbers: int, least: int, most: int, room: int) -> int:
+    """Return the tiles at a time that fit into so many bytes, where each has so many numbers."""
+    return min(most, max(least, room // (4 * numbers) // TILES * TILES))
 
 
 def _turned(numbers: dict[str, int]) -> dict[str, int]:

@@ -36,7 +36,7 @@ AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bot
 fastest for oneDNN."""
 
 
-DIRECTLY, BY_WINOGRAD, BY_FOURS = "in lanes", "by Winograd", "by Winograd, four by four"
+DIRECTLY, BY_WINOGRAD, IN_LARGER_TILES = "in lanes", "by Winograd", "by Winograd, in larger tiles"
 """Ways of the helper, by the names that saved plans have for them."""
 
 
@@ -126,8 +126,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             self.reads = "inputs blobs"
         relu, narrow = self.relu and self.OF_OURS["forward"] == "forward", backend.compute == "bf16"
         self.ours: dict[str, DirectConvolution] = {
-            way: WinogradConvolution(self.geometry, relu=relu, keeps=self.keeps, results=results, narrow=narrow)
-            for way, results in ((BY_FOURS, 4), (BY_WINOGRAD, 2))
+            way: WinogradConvolution(self.geometry, relu=relu, keeps=self.keeps, large=large, narrow=narrow)
+            for way, large in ((IN_LARGER_TILES, True), (BY_WINOGRAD, False))
         }
         if not narrow:
             self.ours[DIRECTLY] = DirectConvolution(self.geometry, relu=relu, keeps=self.keeps)
@@ -167,7 +167,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         """Return the ways with Winograd's first, then the direct sum if channels do not fill blocks."""
         ways = self.ways_of(stage, layouts)
         fills = all(blob.shape[1] % block() == 0 for blob in (self.inputs[0], self.blobs[0]))
-        first = [way for way in (BY_FOURS, BY_WINOGRAD, *(() if fills else (DIRECTLY,))) if way in ways]
+        first = [way for way in (IN_LARGER_TILES, BY_WINOGRAD, *(() if fills else (DIRECTLY,))) if way in ways]
         return (*first, *(way for way in ways if way not in first))
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
