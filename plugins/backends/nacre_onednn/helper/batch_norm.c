@@ -25,6 +25,8 @@
  * every case, but of loops over lanes only in some. */
 typedef float vector __attribute__((vector_size(32)));
 typedef int32_t choices __attribute__((vector_size(32)));
+typedef uint32_t words __attribute__((vector_size(32)));
+typedef uint16_t halves __attribute__((vector_size(16)));
 enum { HALF = LANES / 2 }; /* the lanes of a vector; two are a register */
 
 INLINE vector load(const float *from) {
@@ -33,17 +35,40 @@ INLINE vector load(const float *from) {
     return v;
 }
 
-/* `past_caches`: straight to memory, which is not read first then; the address must be a multiple of 16. */
-INLINE void store(float *to, const vector *v, int past_caches) {
+/* The same from a blob: as get() of narrow.h. */
+INLINE vector read(const void *blob, int64_t index, const int narrow) {
+    if (!narrow) return load((const float *)blob + index);
+    halves h;
+    memcpy(&h, (const uint16_t *)blob + index, sizeof h);
+    return (vector)(__builtin_convertvector(h, words) << 16);
+}
+
+/* As put(). `past_caches`: straight to memory, which is not read first then; the address must be a multiple of 16. */
+INLINE void write(void *blob, int64_t index, const vector *v, int past_caches, const int narrow) {
+    if (!narrow) {
+        float *to = (float *)blob + index;
+#if defined(__SSE2__)
+        if (past_caches) {
+            __m128 parts[2];
+            memcpy(parts, v, sizeof *v);
+            _mm_stream_ps(to, parts[0]), _mm_stream_ps(to + 4, parts[1]);
+            return;
+        }
+#endif
+        memcpy(to, v, sizeof *v);
+        return;
+    }
+    words bits = (words)*v, is_nan = (words)(*v != *v);
+    words rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
+    halves h = __builtin_convertvector((rounded & ~is_nan) | (quiet & is_nan), halves);
+    uint16_t *to = (uint16_t *)blob + index;
 #if defined(__SSE2__)
     if (past_caches) {
-        __m128 halves[2];
-        memcpy(halves, v, sizeof *v);
-        _mm_stream_ps(to, halves[0]), _mm_stream_ps(to + 4, halves[1]);
+        _mm_stream_si128((__m128i *)to, (__m128i)h);
         return;
     }
 #endif
-    memcpy(to, v, sizeof *v);
+    memcpy(to, &h, sizeof h);
 }
 
 /* Registers of a block, where a pixel has one or several of them; and those after which sums are joined to those before. */
@@ -111,12 +136,11 @@ INLINE void coefficients(const struct batch *b, const struct block *k, const flo
 
 INLINE void measure(const struct batch *b, const struct block *k, struct moments *m, const int lanes, const int narrow) {
     float sum[LANES] = {0}, squares[LANES] = {0};
-    if (lanes == LANES && !narrow) {
+    if (lanes == LANES) {
         vector about[2] = {load(m->centre), load(m->centre + HALF)}, sums[2] = {0}, products[2] = {0};
-        const float *x = (const float *)b->x + k->index;
-        for (int64_t step = 0; step < k->steps; step++, x += k->apart)
+        for (int64_t step = 0, at = k->index; step < k->steps; step++, at += k->apart)
             for (int i = 0; i < 2; i++) {
-                vector off = load(x + i * HALF) - about[i];
+                vector off = read(b->x, at + i * HALF, narrow) - about[i];
                 sums[i] += off;
                 products[i] += off * off;
             }
@@ -158,18 +182,16 @@ INLINE void normalise(const struct batch *b, const struct block *k, const int la
     float centre[LANES], factor[LANES], shift[LANES];
     coefficients(b, k, b->centre, centre), coefficients(b, k, b->factor, factor), coefficients(b, k, b->shift, shift);
     float low = b->relu ? 0 : -INFINITY;
-    if (lanes == LANES && !narrow) {
-        const float *x = (const float *)b->x + k->index, *other = sum ? (const float *)b->other + k->index : x;
-        float *y = (float *)b->y + k->index;
+    if (lanes == LANES) {
         vector centres[2] = {load(centre), load(centre + HALF)}, factors[2] = {load(factor), load(factor + HALF)};
         vector shifts[2] = {load(shift), load(shift + HALF)}, least = low - (vector){0};
-        for (int64_t step = 0; step < k->steps; step++, x += k->apart, y += k->apart, other += k->apart)
+        for (int64_t step = 0, at = k->index; step < k->steps; step++, at += k->apart)
             for (int i = 0; i < 2; i++) {
-                vector value = (load(x + i * HALF) - centres[i]) * factors[i] + shifts[i];
-                if (sum) value += load(other + i * HALF);
+                vector value = (read(b->x, at + i * HALF, narrow) - centres[i]) * factors[i] + shifts[i];
+                if (sum) value += read(b->other, at + i * HALF, narrow);
                 choices below = value < least; /* never of a NaN */
                 value = (vector)((~below & (choices)value) | (below & (choices)least));
-                store(y + i * HALF, &value, k->past_caches);
+                write(b->y, at + i * HALF, &value, k->past_caches, narrow);
             }
         return;
     }
@@ -198,14 +220,13 @@ INLINE void add_up(const struct batch *b, const struct block *k, struct sums *s,
                    const int relu) {
     float centre[LANES], factor[LANES], shift[LANES], sum[LANES] = {0}, product[LANES] = {0};
     coefficients(b, k, b->centre, centre), coefficients(b, k, b->factor, factor), coefficients(b, k, b->shift, shift);
-    if (lanes == LANES && !narrow) {
-        const float *x = (const float *)b->x + k->index, *dy = (const float *)b->dy + k->index;
+    if (lanes == LANES) {
         vector centres[2] = {load(centre), load(centre + HALF)}, factors[2] = {load(factor), load(factor + HALF)};
         vector shifts[2] = {load(shift), load(shift + HALF)}, sums[2] = {0}, products[2] = {0};
-        for (int64_t step = 0; step < k->steps; step++, x += k->apart, dy += k->apart)
+        for (int64_t step = 0, at = k->index; step < k->steps; step++, at += k->apart)
             for (int i = 0; i < 2; i++) {
-                vector off = load(x + i * HALF) - centres[i];
-                vector passed = gated_vector(load(dy + i * HALF), off, factors[i], shifts[i], relu);
+                vector off = read(b->x, at + i * HALF, narrow) - centres[i];
+                vector passed = gated_vector(read(b->dy, at + i * HALF, narrow), off, factors[i], shifts[i], relu);
                 sums[i] += passed;
                 products[i] += passed * off;
             }
@@ -227,19 +248,17 @@ INLINE void spread_back(const struct batch *b, const struct block *k, const int 
     coefficients(b, k, b->centre, centre), coefficients(b, k, b->factor, factor), coefficients(b, k, b->shift, shift);
     coefficients(b, k, b->of_dy, of_dy), coefficients(b, k, b->of_x, of_x), coefficients(b, k, b->constant, constant);
     int follows = b->follows != 0;
-    if (lanes == LANES && !narrow) {
-        const float *x = (const float *)b->x + k->index, *dy = (const float *)b->dy + k->index;
-        float *dx = (float *)b->dx + k->index;
+    if (lanes == LANES) {
         vector centres[2] = {load(centre), load(centre + HALF)}, factors[2] = {load(factor), load(factor + HALF)};
         vector shifts[2] = {load(shift), load(shift + HALF)}, of_dys[2] = {load(of_dy), load(of_dy + HALF)};
         vector of_xs[2] = {load(of_x), load(of_x + HALF)}, constants[2] = {load(constant), load(constant + HALF)};
-        for (int64_t step = 0; step < k->steps; step++, x += k->apart, dy += k->apart, dx += k->apart)
+        for (int64_t step = 0, at = k->index; step < k->steps; step++, at += k->apart)
             for (int i = 0; i < 2; i++) {
-                vector off = load(x + i * HALF) - centres[i];
-                vector passed = gated_vector(load(dy + i * HALF), off, factors[i], shifts[i], relu);
+                vector off = read(b->x, at + i * HALF, narrow) - centres[i];
+                vector passed = gated_vector(read(b->dy, at + i * HALF, narrow), off, factors[i], shifts[i], relu);
                 vector away = follows ? passed - constants[i] - of_xs[i] * off : passed;
                 away *= of_dys[i];
-                store(dx + i * HALF, &away, k->past_caches);
+                write(b->dx, at + i * HALF, &away, k->past_caches, narrow);
             }
         return;
     }
@@ -283,7 +302,8 @@ INLINE void block(const struct batch *b, const struct block *k, int64_t index, c
 
 /* Whether a blob is larger than caches are, and all its registers lie where they can be written past them. */
 INLINE int past_caches(const struct batch *b) {
-    return b->images * b->pixels * b->channels >= 1 << 21 && b->width % 4 == 0 && b->pixels * b->width % 4 == 0;
+    const int64_t whole = b->narrow ? 8 : 4; /* numbers of 16 bytes */
+    return b->images * b->pixels * b->channels >= 1 << 21 && b->width % whole == 0 && b->pixels * b->width % whole == 0;
 }
 
 INLINE void task(const struct batch *b, int64_t number, const int pass, const int narrow) {
