@@ -104,5 +104,5 @@ def test_a_channel_with_a_number_that_is_none_is_as_in_the_layers_own_state(dtyp
 
 def test_declines() -> None:
     blob = Own((2, 3, 4, 5), "float32")
-    for fields in ({"use_batch": True}, {"axis": 2}):
+    for fields in ({"use_batch": True}, {"sync": True}, {"axis": 2}):
         assert BatchNormKernel.supports(BatchNormLayer(bottoms="x", tops="y", **fields), [blob])

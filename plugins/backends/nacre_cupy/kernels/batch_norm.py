@@ -16,7 +16,7 @@ ROWS = 16
 
 
 class BatchNormKernel(CudaKernel, reads="inputs"):
-    """Every BatchNorm but those that use the batch's own mean and variance in all phases; applies ReLU itself."""
+    """BatchNorm, unless with `use_batch` or `sync`; applies ReLU itself."""
 
     in_bf16 = True
 
@@ -24,6 +24,8 @@ class BatchNormKernel(CudaKernel, reads="inputs"):
     def supports(cls, layer: BatchNormLayer, inputs: list[Any]) -> str | None:
         if layer.use_batch:
             return "serves no use_batch"
+        if layer.sync:
+            return "serves the mean and variance of each rank: sync=False"
         if len(inputs[0].shape) == 4 and layer.axis not in (1, -3):  # of images, which may have them last in memory
             return "serves the channels of images"
         return super().supports(layer, inputs)
