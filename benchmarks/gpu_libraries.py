@@ -9,8 +9,9 @@ from itertools import islice
 from math import prod
 from typing import Any
 
-from nacre_cupy.convolutions import MOST_WORKSPACE, TENSORS, Convolution, Way, graph_of
-from nacre_cupy.convolutions import plans as plans_of
+from nacre_cupy.convolutions import Convolution, Way, graph_of
+from nacre_cupy.plans import MOST_WORKSPACE, TENSORS
+from nacre_cupy.plans import plans as plans_of
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.geometry import Geometry
 

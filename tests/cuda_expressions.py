@@ -67,7 +67,7 @@ EXPRESSIONS: dict[str, list[str]] = {
             for one in ("moments", "slopes", "measure", "apply", "backward")
             for kind in KINDS
         ),
-        *(f"batch_norm_total<{wide}>" for wide in KINDS[:2]),
+        *(f"batch_norm_{one}<{wide}>" for one in ("follow", "total") for wide in KINDS[:2]),
     ],
     "bias": [*(f"bias_parts<{kind}>" for kind in NARROW), "bias_total<float>"],
     "blobs": [

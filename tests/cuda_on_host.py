@@ -160,6 +160,7 @@ class ShimBackend(HostMemory):
     name = "shim"
     lineage = ("shim",)
     computes = ("bf16",)
+    dnn = None
 
     def __init__(self, last: bool = True) -> None:
         super().__init__()

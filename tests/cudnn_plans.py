@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from nacre.config import load
-from nacre_cupy.convolutions import DTYPES, MOST_WORKSPACE, WAYS, Convolution, Way, build, graph_of
+from nacre_cupy.convolutions import DTYPES, WAYS, Convolution, Way, graph_of
+from nacre_cupy.plans import MOST_WORKSPACE, build
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.geometry import Geometry
 from nacre_layers.neurons import is_relu

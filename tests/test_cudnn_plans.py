@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cudnn_plans import H200, PLANS, cases, entry, made_plans, text
-from nacre_cupy.convolutions import MOST_WORKSPACE, Convolution, build, graph_of
+from nacre_cupy.convolutions import Convolution, graph_of
+from nacre_cupy.plans import MOST_WORKSPACE, build
 
 MISSING = "pip install nvidia-cudnn-cu13 'nvidia-cudnn-frontend<1.29'"
 LISTED = json.loads(PLANS.read_text(encoding="utf-8"))
@@ -49,5 +50,5 @@ def test_a_convolution_without_a_plan_is_told() -> None:
     device = cudnn.create_device_properties(json.dumps(H200))
     one = Convolution(256, 512, (28, 28), 256, (1, 1), (1, 1), (0, 0), (0, 0), (1, 1), 1)
     graph = graph_of(cudnn, one, "forward", "float32", device_property=device)
-    with pytest.raises(LookupError, match="cuDNN has no plan for this convolution"):
+    with pytest.raises(LookupError, match="cuDNN has no plan for this graph"):
         build(cudnn, graph, most_workspace=-1)

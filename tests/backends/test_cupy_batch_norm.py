@@ -10,7 +10,8 @@ import pytest
 from cuda_bench import KernelSide, OwnSide, near, rounded
 from cuda_on_host import ShimBackend, missing
 from nacre import HostMemory, Own
-from nacre_cupy.kernels.batch_norm import BatchNormKernel
+from nacre_cupy.kernels.batch_norm import BatchNormKernel, BatchNormSumKernel
+from nacre_cupy.kernels.launch import launch
 from nacre_layers.neurons import ReLU
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 
@@ -32,15 +33,26 @@ CASES: list[tuple[dict[str, Any], tuple[int, ...]]] = [
 ]
 
 
-class Both:
-    """The two sides, with the same parameters."""
+class WithSum(BatchNormSumKernel):
+    """BatchNorm with a sum and a ReLU behind it, made as one kernel."""
 
-    def __init__(self, fields: dict[str, Any], x: np.ndarray, dtype: str, last: bool, phase: str) -> None:
+    def __init__(self, layer: Any, view: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        below = BatchNormKernel(layer, view, inputs[:1], diffs[:1])
+        super().__init__(layer, view, inputs, diffs, below=below, neuron=ReLU())
+
+
+class Both:
+    """The two sides, with the same parameters; with `more`, that is added to the top, with a ReLU behind it."""
+
+    def __init__(
+        self, fields: dict[str, Any], x: np.ndarray, dtype: str, last: bool, phase: str, more: Any = None
+    ) -> None:
         layer = BatchNormLayer(name="norm", bottoms="x", tops="y", **fields)
         given = rounded(x, dtype)
+        self.more = None if more is None else rounded(more, dtype)
         options = (dtype, phase, 0, None, 0)
         self.own, self.fast = OwnSide(HostMemory.shared(), *options), KernelSide(ShimBackend(last), *options)
-        relu = fields.get("neuron") is not None
+        relu = fields.get("neuron") is not None or more is not None
 
         def gradients(shapes: Any) -> list[Any]:
             return [rounded(np.random.default_rng(5).normal(size=shape), dtype) for shape in shapes]
@@ -57,10 +69,14 @@ class Both:
             if relu and wanted:
                 self.own.state.blobs_diff = gated([self.expected.shape])
                 self.own.state.backward([given], self.own.diffs)
-        self.fast.run(layer, BatchNormKernel, [given], wanted, gradients)
+        if self.more is None:
+            self.fast.run(layer, BatchNormKernel, [given], wanted, gradients)
+        else:
+            self.fast.run(layer, WithSum, [given, self.more], [*wanted, 1] if wanted else [], gradients)
 
     def top(self, state: Any, relu: bool, dtype: str) -> None:
-        self.expected = rounded(np.maximum(state.blobs[0], 0) if relu else state.blobs[0], dtype)
+        made = state.blobs[0] if self.more is None else state.blobs[0] + self.more
+        self.expected = rounded(np.maximum(made, 0) if relu else made, dtype)
 
     def fill(self, side: Any, state: Any) -> None:
         random = np.random.default_rng(1)
@@ -86,6 +102,35 @@ def test_batch_norm(fields: dict[str, Any], shape: tuple[int, ...], dtype: str, 
             near(ours.blob, theirs.blob, wide, ours.name, close=close)
             if ours.trainable and phase == "train":
                 near(ours.gradient, theirs.gradient, wide, f"gradient of {ours.name}", close=2 * close)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["plain", "channels-last"])
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("shape", [(4, 16, 9, 10), (3, 5, 8, 8), (3, 2100)])
+def test_with_a_sum_behind_it(shape: tuple[int, ...], dtype: str, last: bool) -> None:
+    for phase in ("train", "test"):
+        x, more = np.random.default_rng(0).normal(size=(2, *shape)) * 2 + 3
+        more.flat[5] = np.nan
+        both = Both({}, x, dtype, last, phase, more - 3)
+        close = 1e-13 if dtype == "float64" else 5e-6
+        near(both.fast.tops[0], both.expected, dtype, "top", close=close)
+        if phase == "train":
+            near(both.fast.diffs[0], both.own.diffs[0], dtype, "gradient", 1, close)
+            near(both.fast.diffs[1], both.own.state.blobs_diff[0], dtype, "gradient of the other blob", 0)
+
+
+def test_running_values_follow_what_cudnn_has_measured() -> None:
+    """The kernel beside it gets mean and variance themselves; here the variance is made of the slope."""
+    backend, random = ShimBackend(), np.random.default_rng(0)
+    for channels in (1, 7, 300):
+        variance = np.array([0, 1e-7, 1e3, *random.uniform(0, 4, 297)][:channels])
+        mean, slope = random.normal(size=channels), 1 / np.sqrt(variance + 1e-5)
+        given = [backend.empty((channels,), "float32") for _ in range(4)]
+        for array, numbers in zip(given, (mean, slope, np.ones(channels), np.full(channels, 3)), strict=True):
+            array[...] = numbers
+        launch(backend, "batch_norm", "batch_norm_follow<float>", channels, *given, 0.9, 1e-5, 50, channels)
+        np.testing.assert_allclose(given[2], 0.9 + 0.1 * mean, rtol=1e-6)
+        np.testing.assert_allclose(given[3], 2.7 + 0.1 * variance * 50 / 49, rtol=1e-6)
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["plain", "channels-last"])

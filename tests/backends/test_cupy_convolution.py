@@ -18,9 +18,10 @@ from cupy_standin import STANDIN
 from exact import narrow, widen
 from nacre import L, Net, Solver
 from nacre_cupy import library
-from nacre_cupy.convolutions import TENSORS, Convolution, build, graph_of
+from nacre_cupy.convolutions import Convolution, graph_of
 from nacre_cupy.kernels import blobs
 from nacre_cupy.kernels.bias import BiasGradient
+from nacre_cupy.plans import TENSORS, build
 from nacre_solvers import SGD
 
 

@@ -1,4 +1,4 @@
-"""A stand-in for cuDNN's frontend over NumPy: graphs of convolutions, with what dnn.json says that the frontend has.
+"""A stand-in for cuDNN's frontend over NumPy: graphs of convolutions and of BatchNorm, with what dnn.json says it has.
 
 What a graph was built with decides what `execute` computes, on the stand-in's streams: sizes that do not fit, another
 type among its arrays, a method called too early, or an array that is missing are errors, as they are in the frontend.
@@ -36,9 +36,9 @@ class Handle:
 class Tensor:
     """An array of a graph, or a number on its way from one operation to the next."""
 
-    def __init__(self, name, dim=None, stride=None, kind=None, virtual=True):
+    def __init__(self, name, dim=None, stride=None, kind=None, virtual=True, by_value=False):
         self.name, self.dim, self.stride, self.kind, self.virtual = name, dim, stride, kind, virtual
-        self.uid = -1
+        self.uid, self.by_value = -1, by_value
 
     def set_output(self, value):
         self.virtual = not value
@@ -62,8 +62,12 @@ class Tensor:
 
     def at(self, address):
         """Return the array at an address, and its numbers in float32."""
-        kind = TYPES[self.kind]
         extent = sum((size - 1) * step for size, step in zip(self.dim, self.stride, strict=True)) + 1
+        if self.kind == data_type.BOOLEAN:  # eight of them are a byte
+            flat = np.frombuffer((ctypes.c_char * -(-extent // 8)).from_address(address), np.uint8)
+            bits = np.unpackbits(flat, count=extent, bitorder="little")
+            return flat, as_strided(bits, self.dim, self.stride).astype(np.float32)
+        kind = TYPES[self.kind]
         flat = np.frombuffer((ctypes.c_char * (extent * kind.itemsize)).from_address(address), kind)
         array = as_strided(flat, self.dim, [kind.itemsize * step for step in self.stride], writeable=True)
         return array, widened(array, BF16 if kind == np.uint16 else None)
@@ -71,11 +75,16 @@ class Tensor:
     def put(self, address, numbers):
         """Write numbers of float32 to an address, rounded to the tensor's type."""
         array, _ = self.at(address)
-        array[...] = bits_of(numbers) if array.dtype == np.uint16 else numbers
+        if self.kind == data_type.BOOLEAN:
+            laid = np.empty(prod(self.dim), np.uint8)
+            as_strided(laid, self.dim, self.stride, writeable=True)[...] = numbers
+            array[...] = np.packbits(laid, bitorder="little")
+        else:
+            array[...] = bits_of(numbers) if array.dtype == np.uint16 else numbers
 
 
 class Frontend:
-    """The module `cudnn` over a stand-in for CuPy; a way of convolution in `lacks` has no plan."""
+    """The module `cudnn` over a stand-in for CuPy; a graph with an operation in `lacks` has no plan."""
 
     __version__ = INTERFACE["version"]
     data_type, heur_mode, numerical_note = data_type, heur_mode, numerical_note
@@ -100,7 +109,7 @@ class Frontend:
 
 
 class Graph:
-    """A convolution or one of its gradients, with a bias, another summand and a ReLU behind it."""
+    """A convolution or one of its gradients, or BatchNorm or its gradients, with what may be behind it or before."""
 
     def __init__(
         self, frontend, name="", io_data_type=None, intermediate_data_type=None, compute_data_type=None, handle=None
@@ -112,8 +121,8 @@ class Graph:
         self.tensors, self.nodes, self.done, self.plans, self.barred, self.most = [], [], "", [], set(), None
         self.chosen = None
 
-    def tensor(self, dim, stride, data_type=None, name=""):
-        return self._new(Tensor(name, list(dim), list(stride), data_type or self.io, virtual=False))
+    def tensor(self, dim, stride, data_type=None, is_pass_by_value=False, name=""):
+        return self._new(Tensor(name, list(dim), list(stride), data_type or self.io, False, is_pass_by_value))
 
     def _new(self, tensor):
         self.tensors.append(tensor)
@@ -143,18 +152,41 @@ class Graph:
     def relu(self, input):
         return self._add("relu", [input])
 
+    def mul(self, a, b):
+        return self._add("mul", [a, b])
+
+    def cmp_gt(self, input, comparison):
+        return self._add("cmp_gt", [input, comparison])
+
+    def batchnorm(self, input, scale, bias, in_running_mean, in_running_var, epsilon, momentum):
+        given = [input, scale, bias, in_running_mean, in_running_var, epsilon, momentum]
+        more = [self._new(Tensor(name)) for name in ("mean", "inv_variance", "next_mean", "next_variance")]
+        return [self._add("norm", given, more=more), *more]
+
+    def batchnorm_backward(self, grad, input, scale, mean, inv_variance):
+        more = [self._new(Tensor(name)) for name in ("dscale", "dbias")]
+        return [self._add("norm_backward", [grad, input, scale, mean, inv_variance], more=more), *more]
+
     def _step(self, after, now):
         assert self.done == after, f"{now} comes after {after or 'nothing'}, not after {self.done or 'nothing'}"
         self.done = now
 
     def validate(self):
         self._step("", "validate")
-        (mode, _, made, how), *behind = self.nodes
+        norm = any(node[0] in NORMS for node in self.nodes)
         for one in self.tensors:
-            numbered = one.virtual or (one.uid >= 0 and one.dim and one.stride and one.kind == self.io)
+            small = norm and one.dim and one.dim[0] == one.dim[2] == one.dim[3] == 1
+            kind = (
+                data_type.BOOLEAN if norm and one.name in ("mask", "cmp_gt") else data_type.FLOAT if small else self.io
+            )
+            numbered = one.virtual or (one.uid >= 0 and one.dim and one.stride and one.kind == kind)
             assert numbered, f"tensor {one.name}: dim, stride, uid, or a type of its own"
             assert one.virtual or len(one.dim) == len(one.stride) == 4
         assert len({one.uid for one in self.tensors if not one.virtual}) == sum(not t.virtual for t in self.tensors)
+        if norm:
+            self._validate_norm()
+            return
+        (mode, _, made, how), *behind = self.nodes
         last = behind[-1][2] if behind else made
         assert not last.virtual, "nothing is an output"
         image, weight, top = self._roles()
@@ -165,6 +197,25 @@ class Graph:
             assert mode == "forward" and given[0] in (node[2] for node in self.nodes), "not a chain"
             wanted = {"bias": [1, top.dim[1], 1, 1], "add": top.dim}.get(kind)
             assert wanted is None or given[1].dim == wanted, f"{kind}: the sizes do not fit"
+
+    def _validate_norm(self):
+        """Check the sizes, and that it is one of the graphs that cuDNN has plans for."""
+        modes = [node[0] for node in self.nodes]
+        assert modes in NORM_GRAPHS, f"no such graph: {modes}"
+        mode, given, _, how = next(node for node in self.nodes if node[0] in NORMS)
+        images = given[mode == "norm_backward"]
+        channels = [1, images.dim[1], 1, 1]
+        assert all(not one.virtual and one.dim == channels for one in how["more"]), "a result without a place"
+        per_channel = given[1:5] if mode == "norm" else given[2:]
+        assert all(one.dim == channels for one in per_channel), f"{mode}: the sizes do not fit"
+        numbers = [one for one in self.tensors if one.by_value]
+        compared = [node[1][1] for node in self.nodes if node[0] == "cmp_gt"]
+        assert numbers == ([*given[5:], *compared] if mode == "norm" else []), "numbers of the host are of one value"
+        wide = [one for one in self.tensors if not one.virtual and one not in numbers and one.dim != channels]
+        assert all(one.dim == images.dim for one in wide), f"{mode}: the sizes do not fit"
+        if self.io == data_type.BFLOAT16:  # what is between operations is rounded, too
+            between = [node[2] for node in self.nodes if node[2].virtual]
+            assert all(one.kind == self.io for one in between), "cuDNN has no plan with wider numbers in between"
 
     def _roles(self):
         """Return the images, the filters and the top."""
@@ -221,15 +272,20 @@ class Graph:
             if not tensor_dict.get(uid):
                 raise ValueError(f"the variant pack is missing a buffer for tensor uid {uid} ({one.name!r})")
         assert set(tensor_dict) == set(needed), f"uids of no tensor: {set(tensor_dict) - set(needed)}"
-        assert all(address % 16 == 0 for address in tensor_dict.values()), "an array that is not aligned"
+        on_device = [address for uid, address in tensor_dict.items() if not needed[uid].by_value]
+        assert all(address % 16 == 0 for address in on_device), "an array that is not aligned"
         assert workspace or not size, f"plan {name!r} needs {size} bytes of workspace"
         places = dict(tensor_dict)
+        numbers = {one.uid: float(one.at(places[one.uid])[1].item()) for one in needed.values() if one.by_value}
         fast = IN_TF32 if self.io == data_type.FLOAT and numerical_note.TENSOR_CORE in notes else None
         self.frontend.ran.append((self.nodes[0][0], name, len(self.nodes)))
 
         def run():
             ctypes.memset(workspace or 0, 0xFF, size if workspace else 0)  # nobody else has anything there
-            self._compute(places, fast)
+            if self.nodes[0][0] in CONVOLUTIONS:
+                self._compute(places, fast)
+            else:
+                self._compute_norm(places, numbers)
 
         self.frontend.cupy._machine.streams[handle.stream].enqueue(run)
 
@@ -244,6 +300,57 @@ class Graph:
             found = np.maximum(found, 0) if kind == "relu" else found + inputs[1].at(places[inputs[1].uid])[1]
             made = result
         made.put(places[made.uid], found)
+
+    def _compute_norm(self, places, numbers):
+        """Compute BatchNorm, or its gradients, in float64; what is of bf16 in between is rounded."""
+        values = {}
+
+        def value(one):
+            return values[id(one)] if id(one) in values else one.at(places[one.uid])[1].astype(np.float64)
+
+        for mode, given, made, how in self.nodes:
+            if mode == "norm":
+                x, scale, bias, mean, variance = map(value, given[:5])
+                epsilon, share = (numbers[one.uid] for one in given[5:])
+                count = x.size // x.shape[1]
+                found = x.mean((0, 2, 3), keepdims=True), x.var((0, 2, 3), keepdims=True)
+                slope = 1 / np.sqrt(found[1] + epsilon)
+                result = (x - found[0]) * slope * scale + bias
+                follow = found[0], found[1] * count / max(count - 1, 1)
+                news = (old + share * (new - old) for old, new in zip((mean, variance), follow, strict=True))
+                more = found[0], slope, *news
+            elif mode == "norm_backward":
+                dy, x, scale, mean, slope = map(value, given)
+                normal = (x - mean) * slope
+                more = [(dy * one).sum((0, 2, 3), keepdims=True) for one in (normal, 1)]
+                count = x.size // x.shape[1]
+                result = (dy - more[1] / count - normal * more[0] / count) * scale * slope
+            else:
+                first, second = value(given[0]), None if mode == "relu" else given[1]
+                second = numbers.get(second.uid) if mode == "cmp_gt" else second and value(second)
+                result = OPERATIONS[mode](first, second)
+                more = ()
+            if made.virtual and made.kind == data_type.BFLOAT16:
+                result = widened(bits_of(result), BF16).astype(np.float64)
+            values[id(made)] = result
+            for one, numbers_of in zip([made, *how.get("more", ())], [result, *more], strict=True):
+                if not one.virtual:
+                    one.put(places[one.uid], numbers_of)
+
+
+OPERATIONS = {
+    "add": np.add,
+    "mul": np.multiply,
+    "cmp_gt": np.greater,
+    "relu": lambda one, _: np.maximum(one, 0),
+}
+CONVOLUTIONS = ("forward", "data", "weight")
+NORMS = ("norm", "norm_backward")
+NORM_GRAPHS = (
+    *(["norm"], ["norm", "relu", "cmp_gt"], ["norm", "add", "relu", "cmp_gt"]),
+    *(["norm_backward"], ["mul", "norm_backward"]),
+)
+"""Operations that cuDNN computes together: it has no plan for others, such as a sum without a ReLU."""
 
 
 def tops(image, weight, before, behind, stride, dilation):

@@ -1,24 +1,17 @@
-"""Convolutions as graphs of cuDNN, by `nvidia-cudnn-frontend`: which plan computes one, and in how much memory.
-
-Images lie with the channels last, and filters as (filters, rows, columns, channels). A plan can also be chosen and
-built for a device that is not there, from a description of it.
-"""
+"""Convolutions as graphs of cuDNN: images lie with the channels last, filters as (filters, rows, columns, channels)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from .plans import TENSORS, channels_last
 
 Way = Literal["forward", "data", "weight"]
 """The convolution, the gradient of its images, or that of its filters."""
 WAYS: tuple[Way, ...] = ("forward", "data", "weight")
 DTYPES = ("float32", "tf32", "bf16")
 """Types of the arrays and of the products; sums are made in float32, and arrays of "tf32" are float32."""
-MOST_WORKSPACE = 1 << 30
-"""Bytes of memory that a plan may need besides the arrays."""
-TENSORS = {"x": 1, "w": 2, "y": 3, "bias": 4, "other": 5}
-"""The numbers by which a graph knows its arrays: images, filters, the result, a number for each filter, a summand."""
 
 
 @dataclass(frozen=True)
@@ -75,20 +68,6 @@ class Convolution:
         return self.images, self.filters, *counts
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What cuDNN computes a graph with: the plan's name, and the bytes of memory that it needs besides the arrays."""
-
-    name: str
-    workspace: int
-
-
-def channels_last(shape: Sequence[int]) -> list[int]:
-    """Return the distances of neighbours along (images, channels, rows, columns) where the channels lie last."""
-    _, channels, rows, columns = shape
-    return [channels * rows * columns, 1, channels * columns, channels]
-
-
 def graph_of(
     cudnn: Any,
     one: Convolution,
@@ -137,48 +116,3 @@ def graph_of(
     made.set_output(True).set_data_type(kind).set_dim(list(shape)).set_stride(channels_last(shape))
     made.set_uid(TENSORS[name])
     return graph
-
-
-def plans(
-    cudnn: Any, graph: Any, *, deterministic: bool = True, tensor_cores: bool = True, most_workspace: int | None = None
-) -> Iterator[Plan]:
-    """Build one plan of a graph after the other, in the order in which cuDNN's heuristics expect them to be fastest.
-
-    The last one that was built is that of the graph. Without `tensor_cores` products of float32 are exact; with them,
-    their factors have the 11 bits of TF32.
-
-    Raises:
-        LookupError: none can be built.
-    """
-    notes = [cudnn.numerical_note.NONDETERMINISTIC] if deterministic else []
-    notes += [] if tensor_cores else [cudnn.numerical_note.TENSOR_CORE]
-    try:
-        graph.validate()
-        graph.build_operation_graph()
-        graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-    except cudnn.cudnnGraphNotSupportedError as error:
-        raise LookupError(f"cuDNN has no plan for this convolution: {_first_line(error)}") from error
-    if notes:
-        graph.deselect_numeric_notes(notes)
-    if most_workspace is not None:
-        graph.deselect_workspace_greater_than(most_workspace)
-    reason, some = "none", False
-    for index in range(graph.get_execution_plan_count()):
-        try:
-            graph.build_plan_at_index(index)
-        except (cudnn.cudnnGraphNotSupportedError, ValueError) as error:  # a ValueError: it was deselected
-            reason = _first_line(error)
-            continue
-        some = True
-        yield Plan(graph.get_plan_name_at_index(index), graph.get_workspace_size_plan_at_index(index))
-    if not some:
-        raise LookupError(f"cuDNN has no plan for this convolution; the last reason: {reason}")
-
-
-def build(cudnn: Any, graph: Any, **limits: Any) -> Plan:
-    """Choose a plan for a graph: the first of `plans`, which has the same `limits`, and raises the same."""
-    return next(plans(cudnn, graph, **limits))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

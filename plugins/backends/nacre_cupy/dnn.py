@@ -1,14 +1,16 @@
-"""cuDNN on one device and stream: the plans that compute convolutions, chosen once for each shape."""
+"""cuDNN on one device and stream: the plans that compute graphs, chosen once for each shape."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from nacre import Array
 
-from .convolutions import MOST_WORKSPACE, TENSORS, Convolution, Plan, Way, build, graph_of
+from .plans import MOST_WORKSPACE, TENSORS, Plan, build
 
 
 @dataclass(frozen=True)
@@ -19,9 +21,15 @@ class Computation:
     plan: Plan
     handle: Any
 
-    def enqueue(self, arrays: Mapping[str, Array], workspace: Array) -> None:
-        """Enqueue it on arrays by the names of `TENSORS`, with `plan.workspace` bytes of memory besides."""
+    def enqueue(
+        self, arrays: Mapping[str, Array], workspace: Array, numbers: Mapping[str, np.ndarray] | None = None
+    ) -> None:
+        """Enqueue it on arrays by the names of `TENSORS`, with `plan.workspace` bytes of memory besides.
+
+        `numbers` are those that the graph takes from the host, each an array of one; they are read at once.
+        """
         places = {TENSORS[name]: array.data.ptr for name, array in arrays.items()}
+        places |= {TENSORS[name]: number.ctypes.data for name, number in (numbers or {}).items()}
         self.graph.execute(places, workspace.data.ptr, handle=self.handle)
 
 
@@ -42,20 +50,15 @@ class Dnn:
         return self.module.backend_version_string()
 
     def computation(
-        self,
-        one: Convolution,
-        way: Way,
-        dtype: str,
-        *,
-        bias: bool = False,
-        add: bool = False,
-        relu: bool = False,
-        deterministic: bool,
+        self, graph_of: Callable[..., Any], one: Any, way: str, dtype: str, *, deterministic: bool, **behind: bool
     ) -> Computation | None:
-        """Return what computes a convolution or one of its gradients (see `graph_of`), or None if cuDNN cannot."""
-        key = one, way, dtype, bias, add, relu, deterministic
+        """Return what computes `graph_of(cudnn, one, way, dtype, **behind)`, or None if cuDNN cannot.
+
+        `graph_of` is that of convolutions.py or of normalisations.py; `one` has the sizes.
+        """
+        key = graph_of, one, way, dtype, deterministic, *sorted(behind.items())
         if key not in self._made:
-            graph = graph_of(self.module, one, way, dtype, bias=bias, add=add, relu=relu, handle=self.opened())
+            graph = graph_of(self.module, one, way, dtype, handle=self.opened(), **behind)
             limits = {"deterministic": deterministic, "tensor_cores": dtype != "float32", "most_workspace": self._most}
             try:
                 plan = build(self.module, graph, **limits)

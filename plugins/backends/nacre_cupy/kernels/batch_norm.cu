@@ -1,4 +1,5 @@
-// Batch normalisation, with ReLU behind it or not: y = scale (x - mean) / sqrt(variance + epsilon) + bias for each channel.
+// Batch normalisation: y = scale (x - mean) / sqrt(variance + epsilon) + bias for each channel, plus another array if there
+// is one, with ReLU behind it or not.
 // Arrays are (outer, channels, inner): in C order inner is an image, with the channels last it is 1. Sums over a channel
 // are made in parts, each by one block, in float64, and a thread for each channel adds up the parts: always in one order.
 
@@ -150,6 +151,19 @@ __global__ void batch_norm_measure(const T *x, const double *parts, i64 n_parts,
     }
 }
 
+// Lets the running values follow mean and slope of a batch of `count` numbers a channel, which cuDNN has measured.
+template <class W>
+__global__ void batch_norm_follow(const W *mean, const W *slope, W *running_mean, W *running_variance, double decay,
+                                  double epsilon, i64 count, i64 channels) {
+    const double factor = (1 - decay) * ((double)count / (double)(count > 1 ? count - 1 : 1));
+    for (i64 c = (i64)blockIdx.x * blockDim.x + threadIdx.x; c < channels; c += (i64)gridDim.x * blockDim.x) {
+        double variance = 1 / ((double)slope[c] * (double)slope[c]) - epsilon;
+        variance = variance < 0 ? 0 : variance; // by rounding
+        running_mean[c] = running_mean[c] * (W)decay + mean[c] * (W)(1 - decay);
+        running_variance[c] = running_variance[c] * (W)decay + (W)variance * (W)factor;
+    }
+}
+
 // The gradients of scale and bias, unless null, and what is subtracted from those of the numbers: means over the channel,
 // or 0 if mean and variance were not those of the batch.
 template <class W>
@@ -170,42 +184,50 @@ template <class T, class Work> __device__ inline void each_number(Channels c, bo
 }
 
 template <class T>
-__global__ void batch_norm_apply(const T *x, T *y, const Wide<T> *mean, const Wide<T> *slope, const Wide<T> *scale,
-                                 const Wide<T> *bias, i64 relu, i64 outer, i64 channels, i64 inner) {
+__global__ void batch_norm_apply(const T *x, const T *other, T *y, const Wide<T> *mean, const Wide<T> *slope,
+                                 const Wide<T> *scale, const Wide<T> *bias, i64 relu, i64 outer, i64 channels,
+                                 i64 inner) {
     typedef Wide<T> W;
     const Channels c = CHANNELS;
-    each_number<T>(c, aligned(x, y), [=](auto count, i64 start) {
+    each_number<T>(c, aligned(x, other, y), [=](auto count, i64 start) {
         const int N = decltype(count)::value;
-        Pack<T, N> pack = load<N>(x + start);
+        Pack<T, N> pack = load<N>(x + start), more = pack;
+        if (other != nullptr) more = load<N>(other + start);
         const u32 first = c.of((u32)start), step = c.inner == 1 ? 1 : 0;
         for (int n = 0; n < N; n++) {
             const u32 at = first + step * n;
             W value = (widen(pack.at[n]) - mean[at]) * slope[at];
             if (scale != nullptr) value *= scale[at];
             if (bias != nullptr) value += bias[at];
+            if (other != nullptr) value += widen(more.at[n]);
             pack.at[n] = narrow<T>(relu ? larger(value, W(0)) : value);
         }
         store<N>(y + start, pack);
     });
 }
 
+// The gradients of x, and of the other array: `passed_on`. Null if they are not wanted.
 template <class T>
-__global__ void batch_norm_backward(const T *x, const T *y, const T *dy, T *dx, const Wide<T> *mean, const Wide<T> *slope,
-                                    const Wide<T> *scale, const Wide<T> *means, i64 outer, i64 channels, i64 inner) {
+__global__ void batch_norm_backward(const T *x, const T *y, const T *dy, T *dx, T *passed_on, const Wide<T> *mean,
+                                    const Wide<T> *slope, const Wide<T> *scale, const Wide<T> *means, i64 outer,
+                                    i64 channels, i64 inner) {
     typedef Wide<T> W;
     const Channels c = CHANNELS;
-    each_number<T>(c, aligned(x, y, dy, dx), [=](auto count, i64 start) {
+    each_number<T>(c, aligned(x, y, dy, dx, passed_on), [=](auto count, i64 start) {
         const int N = decltype(count)::value;
         const Pack<T, N> given = load<N>(x + start);
         Pack<T, N> pack = load<N>(dy + start), top = pack;
         if (y != nullptr) top = load<N>(y + start);
         const u32 first = c.of((u32)start), step = c.inner == 1 ? 1 : 0;
+        for (int n = 0; n < N; n++)
+            if (y != nullptr && !(widen(top.at[n]) > 0)) pack.at[n] = narrow<T>(W(0));
+        if (passed_on != nullptr) store<N>(passed_on + start, pack);
+        if (dx == nullptr) return;
         for (int n = 0; n < N; n++) {
             const u32 at = first + step * n;
             const W normal = (widen(given.at[n]) - mean[at]) * slope[at];
-            const W passed = y == nullptr || widen(top.at[n]) > 0 ? widen(pack.at[n]) : W(0);
             const W factor = scale == nullptr ? slope[at] : slope[at] * scale[at];
-            pack.at[n] = narrow<T>((passed - means[2 * at] - normal * means[2 * at + 1]) * factor);
+            pack.at[n] = narrow<T>((widen(pack.at[n]) - means[2 * at] - normal * means[2 * at + 1]) * factor);
         }
         store<N>(dx + start, pack);
     });

@@ -13,7 +13,7 @@ from nacre_layers.convolution.geometry import Slider
 from nacre_layers.neurons import is_relu
 
 from .. import library
-from ..convolutions import Convolution, Way
+from ..convolutions import Convolution, Way, graph_of
 from .bias import BiasGradient
 from .blobs import convert, transpose
 from .launch import CudaKernel
@@ -71,7 +71,15 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
         view = self.backend
         dtype = "bf16" if view.compute == "bf16" else "tf32" if self.device.products.tf32 else "float32"
         with self.device.here:
-            return self.device.dnn.computation(self.one, way, dtype, deterministic=view.deterministic, **behind)
+            dnn, deterministic = self.device.dnn, view.deterministic
+            return dnn.computation(graph_of, self.one, way, dtype, deterministic=deterministic, **behind)
+
+    def sum_behind(self, neuron: Neuron) -> Callable[[list[Any], list[Any]], LayerState] | None:
+        if not is_identity(self.layer.neuron):
+            return None
+        if self.computation("forward", bias=self.layer.bias, add=True, relu=is_relu(neuron)) is None:
+            return None
+        return partial(ConvolutionSumKernel, self.layer, self.backend, below=self, neuron=neuron)
 
     def _enqueue(self, way: Way, **arrays: Array) -> None:
         computation = self.computations[way]
@@ -153,14 +161,8 @@ class ConvolutionSumKernel(ConvolutionKernel):
         self.parameters = below.parameters
         self.apply_relu(neuron)
 
-    @staticmethod
-    def of(below: LayerState, neuron: Neuron) -> Callable[[list[Any], list[Any]], LayerState] | None:
-        """Return what makes one of a convolution without a neuron and of a sum with one; None if there is no plan."""
-        if type(below) is not ConvolutionKernel or not is_identity(below.layer.neuron):
-            return None
-        if below.computation("forward", bias=below.layer.bias, add=True, relu=is_relu(neuron)) is None:
-            return None
-        return partial(ConvolutionSumKernel, below.layer, below.backend, below=below, neuron=neuron)
+    def sum_behind(self, neuron: Neuron) -> None:
+        """Return None: one sum is enough."""
 
     def _behind(self) -> dict[str, bool]:
         return {**super()._behind(), "add": True}

@@ -30,8 +30,7 @@ from nacre_layers.neurons import (
 )
 
 from .chain import Link, LinkedKernel
-from .convolution import ConvolutionSumKernel
-from .launch import LANES, TYPES, launch
+from .launch import LANES, TYPES, CudaKernel, launch
 
 NEURONS: dict[type, Callable[[Any], tuple[float, ...]]] = {
     ELU: lambda neuron: (neuron.alpha,),
@@ -141,8 +140,8 @@ class ElementWiseKernel(LinkedKernel):
 
     def joined_with(self, below: LayerState, index: int) -> Callable[[list[Any], list[Any]], LayerState] | None:
         plain = type(self.layer.operation) is operations.Add and not self.layer.operation.coefficients
-        made = ConvolutionSumKernel.of(below, self.neuron) if plain and len(self.inputs) == 2 else None
-        return made or super().joined_with(below, index)
+        behind = plain and len(self.inputs) == 2 and isinstance(below, CudaKernel) and below.sum_behind(self.neuron)
+        return behind or super().joined_with(below, index)
 
     def links(self, index: int) -> list[Link] | None:
         if len(self.inputs) != 2:

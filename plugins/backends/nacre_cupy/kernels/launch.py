@@ -111,6 +111,13 @@ class CudaKernel(LayerState, capturable=True, dtypes=("float32", "float64")):
     def fuses_neuron(self, neuron: Neuron) -> bool:
         return self.relu
 
+    def sum_behind(self, neuron: Neuron) -> Callable[[list[Any], list[Any]], LayerState] | None:
+        """Return what makes a kernel that adds another blob to the top and applies the neuron then, or None.
+
+        It is called with the inputs and diffs of this kernel, and those of the other blob behind them.
+        """
+        return None
+
     def launch(self, file: str, expression: str, items: int, *arguments: Any) -> None:
         """Enqueue a kernel: see `launch`."""
         launch(self.backend, file, expression, items, *arguments)
