@@ -1,25 +1,36 @@
-"""cuDNN's plans for the convolutions of nacre's example nets, chosen and built for an H200 that is not there.
+"""cuDNN's plans for what it computes of nacre's example nets, chosen and built for an H200 that is not there.
 
     python tests/cudnn_plans.py
 
-writes cudnn_plans.json. It needs nvidia-cudnn-cu13 and nvidia-cudnn-frontend, but no GPU and no driver: cuDNN is told
-what the device is.
+writes cudnn_plans.json, and with `--print` prints it. It needs nvidia-cudnn-cu13, nvidia-cudnn-frontend and a C
+compiler, but no GPU and no driver: cuDNN is told what the device is, and cuda_driver.c takes the driver's place.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
-from dataclasses import asdict, dataclass
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nacre import is_identity
 from nacre.config import load
-from nacre_cupy.convolutions import DTYPES, WAYS, Convolution, Way, graph_of
+from nacre_cupy import convolutions, normalisations
+from nacre_cupy.convolutions import DTYPES, Convolution
+from nacre_cupy.normalisations import Normalisation
 from nacre_cupy.plans import MOST_WORKSPACE, build
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.geometry import Geometry
+from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer
 from nacre_layers.neurons import is_relu
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
 
 ROOT = Path(__file__).resolve().parents[1]
 PLANS = Path(__file__).with_suffix(".json")
@@ -69,21 +80,29 @@ H200 = {
 
 @dataclass(frozen=True)
 class Case:
-    """What needs a plan: a convolution, what is computed of it, with what behind it, and in which type."""
+    """What needs a plan: a convolution or a BatchNorm, what is computed of it, in which type, with what behind it."""
 
-    one: Convolution
-    way: Way
-    bias: bool
-    relu: bool
+    one: Convolution | Normalisation
+    way: str
     dtype: str
+    bias: bool = False
+    add: bool = False
+    relu: bool = False
 
     def graph(self, cudnn: Any, **where: Any) -> Any:
         """Return cuDNN's graph of it."""
-        return graph_of(cudnn, self.one, self.way, self.dtype, bias=self.bias, relu=self.relu, **where)
+        way: Any = self.way
+        if isinstance(self.one, Normalisation):
+            return normalisations.graph_of(cudnn, self.one, way, self.dtype, **where)
+        behind = {"bias": self.bias, "add": self.add, "relu": self.relu}
+        return convolutions.graph_of(cudnn, self.one, way, self.dtype, **behind, **where)
 
 
 def cases() -> dict[Case, list[str]]:
-    """Return everything that a training of the nets computes of their convolutions, each with its nets' names."""
+    """Return everything that a training of the nets computes by cuDNN, each with its nets' names.
+
+    Each convolution is there with a sum and a ReLU behind it, too, which none of these nets has.
+    """
     found: dict[Case, set[str]] = {}
     for name, images in BATCHES.items():
         path = ROOT / "examples" / name
@@ -91,31 +110,76 @@ def cases() -> dict[Case, list[str]]:
         net = load(path, [f"layer.{one}.batch_size={images}" for one in inputs]).net(
             backend="numpy", phase="train", allocate=False
         )
+        sums = sums_behind(net.ops)
         for op in net.ops:
-            layer = op.node.layer
-            if isinstance(layer, ConvolutionLayer) and op.neuron is None:
-                one = Convolution.of(Geometry(layer, op.inputs[0].shape), layer.n_group)
-                for way in WAYS:
-                    behind = way == "forward"
-                    fused = behind and layer.bias, behind and is_relu(layer.neuron)
-                    if way != "data" or op.inputs[0].gradient is not None:
-                        for dtype in DTYPES:
-                            found.setdefault(Case(one, way, *fused, dtype), set()).add(name)
+            if op.neuron is None:
+                for case in cases_of(op, sums.get(op.name)):
+                    found.setdefault(case, set()).add(name)
     return {case: sorted(nets) for case, nets in found.items()}
+
+
+def sums_behind(ops: list[Any]) -> dict[str, Any]:
+    """Return the sums that the backend computes together with the layer below, by the names of these layers."""
+    readers = Counter(id(value) for op in ops for value in op.inputs)
+    writers = {id(value): op for op in ops for value in op.outputs}
+    found: dict[str, Any] = {}
+    for op in ops:
+        layer = op.node.layer
+        if isinstance(layer, ElementWiseLayer) and isinstance(layer.operation, Add) and len(op.inputs) == 2:
+            below = [writers[id(value)] for value in op.inputs if readers[id(value)] == 1]
+            fit = [one for one in below if isinstance(one.node.layer, ConvolutionLayer | BatchNormLayer)]
+            found |= {one.name: op for one in fit[:1] if is_identity(one.node.layer.neuron)}
+    return found
+
+
+def cases_of(op: Any, added: Any) -> Iterator[Case]:
+    """Yield what is computed of one layer; `added` is the sum behind it, or None."""
+    layer = op.node.layer
+    if not isinstance(layer, ConvolutionLayer | BatchNormLayer):
+        return
+    relu, wanted = is_relu((added or op).node.layer.neuron), op.inputs[0].gradient is not None
+    if isinstance(layer, ConvolutionLayer):
+        one = Convolution.of(Geometry(layer, op.inputs[0].shape), layer.n_group)
+        for dtype in DTYPES:
+            yield Case(one, "forward", dtype, layer.bias, added is not None, relu)
+            yield Case(one, "forward", dtype, layer.bias, add=True, relu=True)
+            for way in ("data", "weight") if wanted else ("weight",):
+                yield Case(one, way, dtype)
+    else:
+        one = Normalisation(op.inputs[0].shape, added is not None, relu)
+        gives = added is not None and all(value.gradient is not None for value in added.inputs)
+        for dtype in ("float32", "bf16"):
+            yield Case(one, "forward", dtype)
+            if wanted:
+                yield Case(replace(one, add=False, gives=gives), "backward", dtype)
 
 
 def entry(case: Case, nets: list[str]) -> dict[str, Any]:
     """Return the part of an entry in the list that says what it is for, as JSON has it."""
     fields = asdict(case)
-    return json.loads(json.dumps({**fields.pop("one"), **fields, "nets": nets}))
+    sizes = fields.pop("one")
+    return json.loads(json.dumps({"what": type(case.one).__name__, **fields, **sizes, "nets": nets}))
+
+
+def without_a_driver() -> None:
+    """Load cuda_driver.c in the driver's place, unless there is a driver: cuDNN then finds it by its name."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder, "libcuda.so.1")
+            how = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", str(made)]
+            subprocess.run(["cc", *how, str(PLANS.with_name("cuda_driver.c"))], check=True)
+            ctypes.CDLL(str(made), ctypes.RTLD_GLOBAL)
 
 
 def made_plans() -> dict[str, Any]:
     """Return the list.
 
     Raises:
-        LookupError: cuDNN has no plan for one of the convolutions.
+        LookupError: cuDNN has no plan for one of them.
     """
+    without_a_driver()
     cudnn = importlib.import_module("cudnn")
     device = cudnn.create_device_properties(json.dumps(H200))
     plans: list[dict[str, Any]] = []
@@ -135,4 +199,8 @@ def text(made: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    PLANS.write_text(text(made_plans()), encoding="utf-8")
+    made = text(made_plans())
+    if "--print" in sys.argv:
+        print(made, end="")
+    else:
+        PLANS.write_text(made, encoding="utf-8")

@@ -1,14 +1,21 @@
-"""The list of cuDNN's plans for the convolutions of the example nets, made for an H200 that is not there."""
+"""The list of cuDNN's plans for what it computes of the example nets, made for an H200 that is not there."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from cudnn_plans import H200, PLANS, cases, entry, made_plans, text
+import cupy_standin
+from cudnn_plans import BATCHES, H200, PLANS, ROOT, cases, entry
+from nacre.config import load
 from nacre_cupy.convolutions import Convolution, graph_of
+from nacre_cupy.kernels.batch_norm import BatchNormSumKernel
+from nacre_cupy.normalisations import Normalisation
 from nacre_cupy.plans import MOST_WORKSPACE, build
 
 MISSING = "pip install nvidia-cudnn-cu13 'nvidia-cudnn-frontend<1.29'"
@@ -21,7 +28,7 @@ def what(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_list_is_complete() -> None:
-    """It has a plan for everything that a training of the nets computes of their convolutions, and for nothing else."""
+    """It has a plan for everything that a training of the nets computes by cuDNN, and for sums behind convolutions."""
     needed = [entry(*case) for case in cases().items()]
     assert [what(plan) for plan in LISTED["plans"]] == needed, "another net: python tests/cudnn_plans.py"
     assert {net for plan in needed for net in plan["nets"]} > {"lenet/lenet.toml", "imagenet/resnet50.toml"}
@@ -33,15 +40,32 @@ def test_a_convolution_has_the_shapes_of_its_layer() -> None:
     assert (one.x, one.w, one.y) == ((8, 6, 9, 7), (4, 3, 3, 2), (8, 4, 5, 5))
 
 
+def test_sums_and_batch_norms_of_resnet_50_are_one_kernel_each_and_are_those_of_the_list() -> None:
+    (name,) = [one for one in BATCHES if "resnet" in one]
+    with cupy_standin.installed():
+        backend = cupy_standin.watched()()
+        with load(ROOT / "examples" / name).net(backend=backend, phase="train", allocate=False) as net:
+            sums = [op.state for op in net.ops if isinstance(op.state, BatchNormSumKernel)]
+            assert len(sums) == 16 and all(one.by_cudnn is not None for one in sums)
+            assert "ElementWiseKernel" not in {type(op.state).__name__ for op in net.ops}
+        asked = [(one, way) for _, one, way, *_ in backend.dnn._made if isinstance(one, Normalisation)]
+    listed = {(case.one, case.way) for case in cases()}
+    assert len(asked) == 18
+    assert {(replace(one, shape=(BATCHES[name], *one.shape[1:])), way) for one, way in asked} <= listed
+
+
 @pytest.mark.long
 def test_the_plans_are_those_that_cudnn_chooses() -> None:
     pytest.importorskip("cudnn", reason=MISSING)
-    made = made_plans()
+    done = subprocess.run(
+        [sys.executable, str(PLANS.with_suffix(".py")), "--print"], stdout=subprocess.PIPE, text=True, check=True
+    )
+    made = json.loads(done.stdout)
     if (made["cudnn"], made["frontend"]) != (LISTED["cudnn"], LISTED["frontend"]):
         made = {**LISTED, "plans": [what(plan) for plan in made["plans"]]}  # others may choose other plans
         assert made["plans"] == [what(plan) for plan in LISTED["plans"]]
-        pytest.skip(f"every convolution has a plan; they are compared with cuDNN {LISTED['cudnn']} only")
-    assert text(made) == PLANS.read_text(encoding="utf-8")
+        pytest.skip(f"everything has a plan; they are compared with cuDNN {LISTED['cudnn']} only")
+    assert done.stdout == PLANS.read_text(encoding="utf-8")
 
 
 @pytest.mark.long
