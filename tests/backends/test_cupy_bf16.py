@@ -66,7 +66,7 @@ def test_whole_nets_are_near_those_of_numpy(backend: Any, path: str) -> None:
             wanted = "float32" if name == "SoftmaxLossKernel" else "bf16"
             blobs = (one for one in (*op.input_arrays, *op.state.blobs, *op.diff_arrays) if isinstance(one, Own))
             assert {one.dtype for one in blobs} == {wanted}, name
-        assert {"ConvolutionKernel", "PoolingKernel", "InnerProductKernel", "NeuronKernel"} <= kernels.keys()
+        assert {"ConvolutionKernel", "PoolingKernel", "InnerProductKernel"} <= kernels.keys()
         assert {str(handle.value.dtype) for handle in narrow.parameters.values()} == {"float32"}
         assert {str(slot.gradient.dtype) for slot in narrow.slots if slot.gradient is not None} == {"float32"}
 

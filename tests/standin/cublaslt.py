@@ -74,8 +74,8 @@ class Library:
         asked = [self._asked(one) for one in (operation, a, b, d)]
         self.algorithms.append((asked, wanted))
         ctypes.memmove(results, len(self.algorithms).to_bytes(8, "little"), 8)
-        has_bias = asked[0].get(7) == 4
-        count._obj.value = int(not (has_bias and asked[0]["scale"] == 1))  # no bias in float64
+        assert asked[0].get(7, 0) in (0, 4, 6), "an epilogue that nacre has no use for"
+        count._obj.value = int(not (asked[0].get(7) and asked[0]["scale"] == 1))  # no epilogue in float64
         return 0
 
     def _asked(self, thing):
@@ -106,7 +106,7 @@ class Library:
         self.products += 1
         kind = np.float64 if result.dtype == np.float64 else np.float32
 
-        has_bias = how.get(7) == 4
+        has_bias, relu = how.get(7) in (4, 6), how.get(7) == 6
         column = np.zeros((1, result.shape[1], 1), kind)
         if has_bias:
             size = result.shape[1] * result.itemsize
@@ -116,6 +116,7 @@ class Library:
             factors = (widened(one, number) for one, number in zip((first, second), kinds, strict=False))
             found = np.matmul(*(rounded(one.astype(kind), how["compute"]) for one in factors))
             found = found + widened(column, kinds[2]) if has_bias else found
+            found = np.maximum(found, 0) if relu else found
             result[...] = bits_of(found) if kinds[2] == BF16 else found
 
         self.cupy._machine.streams[stream].enqueue(multiply)

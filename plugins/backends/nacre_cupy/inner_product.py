@@ -1,22 +1,23 @@
-"""InnerProduct by cuBLASLt, which adds the bias while it multiplies."""
+"""InnerProduct by cuBLASLt, which adds the bias and applies a ReLU while it multiplies."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import Any
 
-from nacre import Array, Own
+from nacre import Array, Neuron, Own
 from nacre_layers.linear.inner_product import InnerProductLayer, InnerProductState
+from nacre_layers.neurons import is_relu
 
 from .kernels.bias import BiasGradient
 from .kernels.blobs import convert, transpose
 
 
 class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtypes=("float32", "float64")):
-    """The layer's own state, but for the bias, for which no further pass over the tops is needed.
+    """The layer's own state, but for the bias and a ReLU, for which no further pass over the tops is needed.
 
     In a net that computes in bf16 bottoms, tops and a copy of the weight are of bf16. Sums are made in float32, and the
-    gradients of the parameters written in it.
+    gradients of the parameters written in it. In float64 the neuron is not its work.
     """
 
     in_bf16 = True
@@ -29,15 +30,22 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
 
     def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.narrow = backend.compute == "bf16"
+        self.narrow, self.wide = backend.compute == "bf16", backend.dtype == "float64"
         self.on_plain = not self.narrow
         self.products: Any = backend.backend.products
+        self.relu = is_relu(layer.neuron) and not self.wide
+        if self.relu:
+            self.reads = "inputs blobs"
+
+    def fuses_neuron(self, neuron: Neuron) -> bool:
+        return self.relu
 
     def ready(self) -> None:
-        if self.narrow:
-            view, outputs = self.backend, self.layer.output_dim
-            self.copies = [view.empty(one.shape, "uint16") for one in self.parameters]
+        view, outputs = self.backend, self.layer.output_dim
+        if not self.wide:
             self.sums = [BiasGradient(view, prod(one.shape) // outputs, outputs) for one in self.blobs]
+        if self.narrow:
+            self.copies = [view.empty(one.shape, "uint16") for one in self.parameters]
 
     def _rows(self, x: Any, dy: Any) -> tuple[Array, Array]:
         return super()._rows(*(one.memory if isinstance(one, Own) else one for one in (x, dy)))
@@ -48,7 +56,7 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
             weight, bias = self.parameters
             for bottom, top in zip(inputs, self.blobs, strict=True):
                 x, y = self._rows(bottom, top)
-                products.linear(x, weight.blob, bias.blob, y)
+                products.linear(x, weight.blob, bias.blob, y, relu=self.relu)
             return
         for parameter, copy in zip(self.parameters, self.copies, strict=True):
             convert(self.backend, parameter.blob, copy)
@@ -56,25 +64,42 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
         for bottom, top in zip(inputs, self.blobs, strict=True):
             made = self._room(top, 1)
             x, y = self._rows(self._in_order(bottom, 0), made)
-            products.narrow(x, weight.T, y, bias)
+            products.narrow(x, weight.T, y, bias, relu=self.relu)
             self._lay(made, top)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
-        if not self.narrow:
+        if self.wide:
             super().backward(inputs, [None if one is None else one.memory for one in diffs])
             return
-        products, weight = self.products, self.copies[0]
-        for number, (bottom, diff, top_diff) in enumerate(zip(inputs, diffs, self.blobs_diff, strict=True)):
+        weight = self.copies[0] if self.narrow else self.parameters[0].blob
+        for number, (bottom, diff, top, top_diff) in enumerate(
+            zip(inputs, diffs, self.blobs, self.blobs_diff, strict=True)
+        ):
             x, dy = self._rows(self._in_order(bottom, 0), self._in_order(top_diff, 1))
-            self._gradient(0, number, lambda out, x=x, dy=dy: products.narrow(dy.T, x, out))
-            self._gradient(1, number, lambda out, dy=dy, sums=self.sums[number]: sums.enqueue(dy, out))
+            dy = self._gated(number, top, dy) if self.relu else dy
+            if not self.relu or number:
+                self._gradient(1, number, lambda out, dy=dy, sums=self.sums[number]: sums.enqueue(dy, out))
+            self._gradient(0, number, lambda out, x=x, dy=dy: self._multiply(dy.T, x, out))
             if diff is not None:
                 made = self._room(diff, 2)
-                products.narrow(dy, weight, made.reshape(-1, self.features))
+                self._multiply(dy, weight, made.reshape(-1, self.features))
                 self._lay(made, diff)
 
+    def _multiply(self, a: Array, b: Array, out: Array) -> None:
+        if self.narrow:
+            self.products.narrow(a, b, out)
+        else:
+            self.products.matmul(a, b, out)
+
+    def _gated(self, number: int, top: Own, dy: Array) -> Array:
+        """Return the gradient below the ReLU; for the first top, write that of the bias."""
+        below = self.backend.scratch(dy.shape, str(dy.dtype), 4)
+        y = self._in_order(top, 3).reshape(dy.shape)
+        self.sums[number].enqueue(dy, None if number else self.parameters[1].gradient, y, below)
+        return below
+
     def _in_order(self, blob: Own, slot: int) -> Array:
-        """Return a blob of bf16 in C order."""
+        """Return a blob in C order: one of bf16 may lie in another."""
         made = self._room(blob, slot)
         if made is not blob.memory:
             transpose(self.backend, blob.memory, made, prod(blob.shape[2:]), blob.shape[1])

@@ -30,8 +30,11 @@ NARROW = (BF16, IN_SINGLE, SINGLE)
 """The same of bf16, whose numbers lie in arrays of uint16: only who calls `narrow` says that they are no whole ones."""
 TRANSPOSED_A, TRANSPOSED_B = 3, 4
 EPILOGUE, BIAS_POINTER = 7, 8
-WITH_BIAS = 4
-"""`CUBLASLT_EPILOGUE_BIAS`: one number is added to each row of what cuBLASLt reads, a column of ours."""
+WITH_RELU, WITH_BIAS = 2, 4
+"""`CUBLASLT_EPILOGUE_RELU` and `..._BIAS`: one number is added to each row of what cuBLASLt reads, a column of ours.
+
+The sum of the two, `..._RELU_BIAS`, is both.
+"""
 BATCH_COUNT, BATCH_STRIDE = 5, 6
 """Attributes: `..._DESC_TRANSA` and `..._TRANSB`; `..._LAYOUT_BATCH_COUNT` and `..._STRIDED_BATCH_OFFSET`."""
 MOST_WORKSPACE, ALIGNMENTS = 1, (5, 6, 7, 8)
@@ -123,25 +126,27 @@ class Products:
             out.fill(0)
         return out
 
-    def linear(self, x: Array, weight: Array, bias: Array, y: Array) -> None:
+    def linear(self, x: Array, weight: Array, bias: Array, y: Array, *, relu: bool = False) -> None:
         """Write x weightᵀ + bias into y: matrices, and a vector that is added while they are multiplied.
 
-        In types for which cuBLASLt cannot do that it is added afterwards.
+        With `relu` what is below 0 becomes 0. In types for which cuBLASLt cannot do that it is done afterwards.
         """
         factor, rows, result = (Matrix.of(one.reshape(1, *one.shape), 1) for one in (weight.T, x, y))
         known = factor is not None and rows is not None and result is not None
-        if not (known and self._call(str(y.dtype), factor, rows, result, bias)):
+        if not (known and self._call(str(y.dtype), factor, rows, result, bias, relu=relu)):
             self.matmul(x, weight.T, y)
             self._cupy.add(y, bias, out=y)
+            if relu:
+                self._cupy.maximum(y, 0, out=y)
 
-    def narrow(self, a: Array, b: Array, y: Array, bias: Array = None) -> None:
+    def narrow(self, a: Array, b: Array, y: Array, bias: Array = None, *, relu: bool = False) -> None:
         """Write a b, plus a bias for each column, into y: matrices of bf16, in arrays of uint16; y may be of float32.
 
-        The bias has the type of y. Sums are made in float32.
+        The bias has the type of y. Sums are made in float32. With `relu` what is below 0 becomes 0.
         """
         first, second, result = (Matrix.of(one.reshape(1, *one.shape), 1) for one in (b, a, y))
         kind = SINGLE if str(y.dtype) == "float32" else BF16
-        if not self._call("bf16", first, second, result, bias, kind):
+        if not self._call("bf16", first, second, result, bias, kind, relu=relu):
             raise NacreError(f"cuBLASLt knows no way to multiply these matrices of bf16: {first}, {second}")
 
     def dot(self, a: Array, b: Array, out: Array = None) -> Array:
@@ -180,9 +185,17 @@ class Products:
         self._call(str(y.dtype), matrices[1], matrices[0], there)
 
     def _call(
-        self, dtype: str, first: Any, second: Any, result: Any, bias: Array = None, made_of: int | None = None
+        self,
+        dtype: str,
+        first: Any,
+        second: Any,
+        result: Any,
+        bias: Array = None,
+        made_of: int | None = None,
+        *,
+        relu: bool = False,
     ) -> bool:
-        """Compute a product, plus a bias if there is one; return whether cuBLASLt can do that.
+        """Compute a product, plus a bias if there is one, and a ReLU of it; return whether cuBLASLt can do that.
 
         `made_of` is the type of the result, if it is not that of the factors.
         """
@@ -197,8 +210,9 @@ class Products:
             operation = self._new(made, "MatmulDesc", compute, scale)
             for attribute, matrix in ((TRANSPOSED_A, first), (TRANSPOSED_B, second)):
                 self._set("MatmulDesc", operation, attribute, ctypes.c_int32(matrix.flipped))
+            if epilogue := (bias is not None) * WITH_BIAS + relu * WITH_RELU:
+                self._set("MatmulDesc", operation, EPILOGUE, ctypes.c_int32(epilogue))
             if bias is not None:
-                self._set("MatmulDesc", operation, EPILOGUE, ctypes.c_int32(WITH_BIAS))
                 self._set("MatmulDesc", operation, BIAS_POINTER, ctypes.c_void_p(bias.data.ptr))
             # what lies in memory row by row, cuBLASLt calls the columns
             layouts = [self._layout(made, *one) for one in zip(kinds, (first, second, result), strict=True)]
@@ -208,7 +222,7 @@ class Products:
                 self._workspace = self._cupy.empty((WORKSPACE,), "uint8")
             key = (
                 dtype,
-                bias is None,
+                epilogue,
                 made_of,
                 *(one.shape for one in (first, second, result)),
                 *map(_alignment, places),
