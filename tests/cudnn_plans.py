@@ -3,7 +3,8 @@
     python tests/cudnn_plans.py
 
 writes cudnn_plans.json, and with `--print` prints it. It needs nvidia-cudnn-cu13, nvidia-cudnn-frontend and a C
-compiler, but no GPU and no driver: cuDNN is told what the device is, and cuda_driver.c takes the driver's place.
+compiler, but no GPU and no driver: cuDNN is told what the device is, and cuda_driver.c and cuda_runtime.c take the
+driver's place.
 """
 
 from __future__ import annotations
@@ -162,15 +163,16 @@ def entry(case: Case, nets: list[str]) -> dict[str, Any]:
 
 
 def without_a_driver() -> None:
-    """Load cuda_driver.c in the driver's place, unless there is a driver: cuDNN then finds it by its name."""
+    """Load cuda_driver.c and cuda_runtime.c, unless there is a driver: cuDNN finds them by their names."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
         with tempfile.TemporaryDirectory() as folder:
-            made = Path(folder, "libcuda.so.1")
-            how = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", str(made)]
-            subprocess.run(["cc", *how, str(PLANS.with_name("cuda_driver.c"))], check=True)
-            ctypes.CDLL(str(made), ctypes.RTLD_GLOBAL)
+            for name, source in (("libcuda.so.1", "cuda_driver.c"), ("libcudart.so.13", "cuda_runtime.c")):
+                made = str(Path(folder, name))
+                how = ["-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", made]
+                subprocess.run(["cc", *how, str(PLANS.with_name(source))], check=True)
+                ctypes.CDLL(made, ctypes.RTLD_GLOBAL)
 
 
 def made_plans() -> dict[str, Any]:

@@ -167,12 +167,27 @@ class Graph:
         more = [self._new(Tensor(name)) for name in ("dscale", "dbias")]
         return [self._add("norm_backward", [grad, input, scale, mean, inv_variance], more=more), *more]
 
+    def sdpa(self, **given):
+        assert given.keys() <= ATTENTION | {"generate_stats"} and given["generate_stats"]
+        stats = self._new(Tensor("stats"))
+        tensors = [given.pop(name) for name in "qkv"]
+        return [self._add("sdpa", tensors, more=[stats], **given), stats]
+
+    def sdpa_backward(self, **given):
+        assert given.keys() <= ATTENTION | {"o", "dO", "stats", "use_deterministic_algorithm"}
+        more = [self._new(Tensor(name)) for name in ("dK", "dV")]
+        tensors = [given.pop(name) for name in ("q", "k", "v", "o", "dO", "stats")]
+        return [self._add("sdpa_backward", tensors, more=more, **given), *more]
+
     def _step(self, after, now):
         assert self.done == after, f"{now} comes after {after or 'nothing'}, not after {self.done or 'nothing'}"
         self.done = now
 
     def validate(self):
         self._step("", "validate")
+        if self.nodes[0][0].startswith("sdpa"):
+            self._validate_attention()
+            return
         norm = any(node[0] in NORMS for node in self.nodes)
         for one in self.tensors:
             small = norm and one.dim and one.dim[0] == one.dim[2] == one.dim[3] == 1
@@ -216,6 +231,23 @@ class Graph:
         if self.io == data_type.BFLOAT16:  # what is between operations is rounded, too
             between = [node[2] for node in self.nodes if node[2].virtual]
             assert all(one.kind == self.io for one in between), "cuDNN has no plan with wider numbers in between"
+
+    def _validate_attention(self):
+        """Check sizes and types: queries and keys of all heads, and the numbers that backward needs."""
+        (mode, (q, k, v, *behind), made, how) = self.nodes[0]
+        (images, heads, rows, head), keys = q.dim, k.dim[2]
+        assert self.io == data_type.BFLOAT16 and head % 8 == 0 and head <= 128, "cuDNN has no such attention"
+        wanted = [[images, heads, keys, head]] * 2
+        shapes = [k.dim, v.dim]
+        if mode == "sdpa":
+            tops, levels = [made], how["more"][0]
+        else:
+            tops, levels = [*behind[:2], made], behind[2]
+            wanted, shapes = wanted * 2, [*shapes, *(one.dim for one in how["more"])]
+        assert shapes == wanted and all(one.dim == q.dim for one in tops), f"{mode}: the sizes do not fit"
+        assert levels.dim == [images, heads, rows, 1] and levels.kind == data_type.FLOAT, f"{mode}: of another type"
+        others = [one for one in self.tensors if one is not levels]
+        assert all(one.kind == self.io and one.uid > 0 and not one.virtual for one in others), "a type of its own"
 
     def _roles(self):
         """Return the images, the filters and the top."""
@@ -284,6 +316,8 @@ class Graph:
             ctypes.memset(workspace or 0, 0xFF, size if workspace else 0)  # nobody else has anything there
             if self.nodes[0][0] in CONVOLUTIONS:
                 self._compute(places, fast)
+            elif self.nodes[0][0].startswith("sdpa"):
+                self._compute_attention(places)
             else:
                 self._compute_norm(places, numbers)
 
@@ -337,7 +371,27 @@ class Graph:
                 if not one.virtual:
                     one.put(places[one.uid], numbers_of)
 
+    def _compute_attention(self, places):
+        """Compute attention, or its gradients, in float64."""
+        mode, given, made, how = self.nodes[0]
+        q, k, v, *behind = (one.at(places[one.uid])[1].astype(np.float64) for one in given)
+        scores = q @ k.swapaxes(2, 3) * how["attn_scale"]
+        if how["use_causal_mask"]:
+            scores[..., np.triu(np.ones(scores.shape[2:], bool), 1)] = -np.inf
+        if mode == "sdpa":
+            most = scores.max(axis=3, keepdims=True)
+            levels = most + np.log(np.exp(scores - most).sum(axis=3, keepdims=True))
+            results = [np.exp(scores - levels) @ v, levels]
+        else:
+            y, dy, levels = behind
+            weights = np.exp(scores - levels)
+            dscores = weights * (dy @ v.swapaxes(2, 3) - (dy * y).sum(axis=3, keepdims=True)) * how["attn_scale"]
+            results = [dscores @ k, dscores.swapaxes(2, 3) @ q, weights.swapaxes(2, 3) @ dy]
+        for one, numbers in zip([made, *how["more"]], results, strict=True):
+            one.put(places[one.uid], numbers)
 
+
+ATTENTION = {"q", "k", "v", "attn_scale", "use_causal_mask"}
 OPERATIONS = {
     "add": np.add,
     "mul": np.multiply,

@@ -34,7 +34,9 @@ class CupyBackend(Backend):
     For kernels: `cupy` is the module, `stream` the stream on which every pass runs, `scalars` the numbers of an
     iteration on the device. A kernel that says `capturable` is called twice, the second time while the stream is
     captured: it only enqueues on `stream`, waits for nothing, reads no `scalars` in Python, and multiplies matrices by
-    `xp`, not by CuPy itself, whose cuBLAS cannot be captured.
+    `xp`, not by CuPy itself, whose cuBLAS cannot be captured. `dnn` is cuDNN, or None without it: `dnn.computation`
+    returns anybody's graph of its frontend with a plan, chosen once, which is enqueued on arrays. `here` is the context
+    in which plans are made and arrays on the device, outside of passes.
     """
 
     name = "cupy"

@@ -22,14 +22,19 @@ class Computation:
     handle: Any
 
     def enqueue(
-        self, arrays: Mapping[str, Array], workspace: Array, numbers: Mapping[str, np.ndarray] | None = None
+        self,
+        arrays: Mapping[str | int, Array],
+        workspace: Array,
+        numbers: Mapping[str | int, np.ndarray] | None = None,
     ) -> None:
-        """Enqueue it on arrays by the names of `TENSORS`, with `plan.workspace` bytes of memory besides.
+        """Enqueue it on arrays by their tensors' numbers, or names of `TENSORS`, which stand for these.
 
-        `numbers` are those that the graph takes from the host, each an array of one; they are read at once.
+        `workspace` has `plan.workspace` bytes. `numbers` are those that the graph takes from the host, each an array of
+        one; they are read at once.
         """
-        places = {TENSORS[name]: array.data.ptr for name, array in arrays.items()}
-        places |= {TENSORS[name]: number.ctypes.data for name, number in (numbers or {}).items()}
+        given = [(name, array.data.ptr) for name, array in arrays.items()]
+        given += [(name, number.ctypes.data) for name, number in (numbers or {}).items()]
+        places = {TENSORS[name] if isinstance(name, str) else name: address for name, address in given}
         self.graph.execute(places, workspace.data.ptr, handle=self.handle)
 
 
@@ -54,7 +59,8 @@ class Dnn:
     ) -> Computation | None:
         """Return what computes `graph_of(cudnn, one, way, dtype, **behind)`, or None if cuDNN cannot.
 
-        `graph_of` is that of convolutions.py or of normalisations.py; `one` has the sizes.
+        `graph_of` is that of convolutions.py or of normalisations.py, or anybody's: a function at the top of a module,
+        whose graph has a number for each tensor that is not virtual (`set_uid`). `one` has the sizes; it is hashable.
         """
         key = graph_of, one, way, dtype, deterministic, *sorted(behind.items())
         if key not in self._made:

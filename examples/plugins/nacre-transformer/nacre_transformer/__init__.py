@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .attention import AttentionLayer as AttentionLayer
     from .block import TransformerBlockLayer as TransformerBlockLayer
     from .dot_product import DotProductAttentionLayer as DotProductAttentionLayer
+    from .fused import FusedKernel as FusedKernel
     from .kernel import FlashKernel as FlashKernel
     from .positions import PositionsLayer as PositionsLayer
 
@@ -21,7 +22,10 @@ LAYERS = {
     "Positions": "nacre_transformer.positions:PositionsLayer",
     "TransformerBlock": "nacre_transformer.block:TransformerBlockLayer",
 }
-KERNELS = {("nacre-transformer:DotProductAttention", "onednn"): "nacre_transformer.kernel:FlashKernel"}
+KERNELS = {
+    ("nacre-transformer:DotProductAttention", "cupy"): "nacre_transformer.fused:FusedKernel",
+    ("nacre-transformer:DotProductAttention", "onednn"): "nacre_transformer.kernel:FlashKernel",
+}
 
 
 @hookimpl

@@ -122,6 +122,8 @@ class TestFlashKernel(Looking, KernelTests):
 
     kernel = FlashKernel
 
+    backend_name = "onednn"
+
     def examples(self) -> Iterator[Example]:
         yield from super().examples()
         for causal in (False, True):
