@@ -166,9 +166,11 @@ def graphs(settings: Settings) -> Pieces:
 
 
 def gradients(settings: Settings) -> Pieces:
-    """Gradients beside the numpy backend's, and numerical ones."""
+    """Gradients beside the numpy backend's, and numerical ones; and that a NaN is not lost."""
     from . import gpu_checks
 
+    for compute in (None,) if settings.small else (None, "bf16"):
+        yield f"NaN, {compute or 'float32'}", partial(gpu_checks.not_numbers, settings.backend, compute)
     for name in settings.checked:
         yield name, partial(gpu_checks.gradients, settings.backend, name, settings.batch)
     for name in () if settings.small else ("LeNet-64", "CIFAR full-100"):

@@ -1,4 +1,4 @@
-"""What benchmarks.gpu checks of a backend: gradients, graphs, bits, and losses beside the numpy backend's."""
+"""What benchmarks.gpu checks of a backend: gradients, graphs, bits, NaN, and losses beside the numpy backend's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Solver, open_backend, registry
+from nacre import Input, L, Net, Solver, open_backend, registry
 
 from . import nets
 from .nets import ROOT
@@ -137,6 +137,32 @@ def gradients(backend: str, name: str, batch: int = 0) -> dict[str, Any]:
     limit = nets.NETS[name].apart
     ok = told["float64"]["apart"] <= 1e-9 and told["float32"]["apart"] <= limit
     return {"ok": ok, "limits": {"float64": 1e-9, "float32": limit}, **told}
+
+
+def not_numbers(backend: str, compute: str | None = None) -> dict[str, Any]:
+    """Compare where a NaN goes through layers with a ReLU: where NVIDIA's libraries apply that, one may be lost."""
+    x = Input((8, 8, 8), name="x", batch_size=4)
+    maps: dict[str, Any] = {"n_filter": 8, "kernel": 3, "pad": 1}
+    layers = [
+        L.Convolution(**maps, neuron="ReLU", name="conv")(x),
+        L.BatchNorm(neuron="ReLU", name="norm")(x),
+        L.InnerProduct(output_dim=8, neuron="ReLU", name="ip")(x),
+        L.ElementWise(neuron="ReLU", name="conv_sum")(L.Convolution(**maps)(x), x),
+        L.ElementWise(neuron="ReLU", name="norm_sum")(L.BatchNorm()(x), x),
+    ]
+    names = ["conv", "norm", "ip", "conv_sum", "norm_sum"]
+    images = np.random.default_rng(0).normal(size=(4, 8, 8, 8))
+    images[1, 2, 3, 4] = np.nan
+    found: list[dict[str, np.ndarray]] = []
+    for here, kind in ((open_backend("numpy"), None), (fresh(backend), compute)):
+        with Net("odd", layers, backend=here, compute=kind, keep=names) as net:
+            net.write("x", images)
+            net.forward()
+            found.append({name: np.isnan(net.blob(name)) for name in names})
+    own, theirs = found
+    lost = {name: int((own[name] & ~theirs[name]).sum()) for name in names}
+    new = {name: int((theirs[name] & ~own[name]).sum()) for name in names}
+    return {"ok": not any((*lost.values(), *new.values())), "lost": lost, "new": new}
 
 
 def _gradients(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -69,6 +70,16 @@ def test_plans_and_epilogues_are_timed(gpu: Any, tmp_path: Path, monkeypatch: py
     assert {"forward", "data", "weight", "forward, bias, add, ReLU"} < first.keys()
     for timed in (one for one in first.values() if isinstance(one, dict)):
         assert list(timed["times"]) == ["any order", "fast"] and timed["chosen"] == "any order"
+
+
+@pytest.mark.parametrize("compute", [None, "bf16"])
+def test_a_lost_nan_is_found(checks: Any, monkeypatch: pytest.MonkeyPatch, compute: str | None) -> None:
+    with cupy_standin.installed():
+        good = checks.not_numbers("cupy", compute)
+        assert good["ok"] and set(good["lost"]) == {"conv", "norm", "ip", "conv_sum", "norm_sum"}
+        monkeypatch.setitem(importlib.import_module("dnn").OPERATIONS, "relu", lambda one, _: np.fmax(one, 0))
+        found = checks.not_numbers("cupy", compute)
+    assert not found["ok"] and found["lost"]["norm"] > 0 and found["lost"]["norm_sum"] > 0
 
 
 def test_a_training_with_other_bits_is_found(checks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
