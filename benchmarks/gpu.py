@@ -107,7 +107,7 @@ def limits(settings: Settings) -> Pieces:
 
 
 def libraries(settings: Settings) -> Pieces:
-    """CuDNN's first plans for each convolution beside each other, fused and not, and cuBLASLt's epilogue."""
+    """CuDNN's first plans for each convolution beside each other, its BatchNorm beside ours, cuBLASLt's epilogue."""
     from . import gpu_checks, gpu_libraries
 
     backend = gpu_checks.fresh(settings.backend)
@@ -124,6 +124,12 @@ def libraries(settings: Settings) -> Pieces:
             for precision in TIMED:
                 timed = partial(gpu_libraries.plans, backend, one, precision, 1 if settings.small else 10)
                 yield f"{gpu_libraries.text(one)}, {precision}", partial(_fine, timed)
+    net, batch = NETS["ResNet-50, 256"]
+    shapes = [(4, 8, 5, 5)] if settings.small else gpu_libraries.normalisations(net, batch)
+    for shape in shapes:
+        for precision in TIMED:
+            timed = partial(gpu_libraries.batch_norm, backend, shape, precision, 1 if settings.small else 10)
+            yield f"BatchNorm {'x'.join(map(str, shape))}, {precision}", partial(_fine, timed)
 
 
 def _fine(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:

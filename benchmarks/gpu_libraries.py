@@ -1,4 +1,4 @@
-"""What benchmarks.gpu measures of NVIDIA's libraries: cuDNN's plans beside each other, and cuBLASLt's epilogue."""
+"""What benchmarks.gpu measures of NVIDIA's libraries: cuDNN's plans, beside our own kernels, cuBLASLt's epilogue."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from itertools import islice
 from math import prod
 from typing import Any
 
+from nacre import Input, L, Net
 from nacre_cupy.convolutions import Convolution, Way, graph_of
 from nacre_cupy.plans import MOST_WORKSPACE, TENSORS
 from nacre_cupy.plans import plans as plans_of
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.geometry import Geometry
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
 
 from . import nets
 from .gpu_speed import per_call
@@ -34,6 +36,36 @@ def convolutions(name: str, batch: int) -> list[Convolution]:
             if isinstance(op.node.layer, ConvolutionLayer) and op.neuron is None
         ]
     return list(dict.fromkeys(found))
+
+
+def normalisations(name: str, batch: int) -> list[tuple[int, ...]]:
+    """Return the shapes of the images of a net's BatchNorms, each once."""
+    with nets.load(name, batch=batch).net("train", backend="numpy", allocate=False) as net:
+        shapes = [tuple(op.inputs[0].shape) for op in net.ops if isinstance(op.node.layer, BatchNormLayer)]
+    return list(dict.fromkeys(one for one in shapes if len(one) == 4))
+
+
+def batch_norm(backend: Any, shape: tuple[int, ...], dtype: str, calls: int) -> dict[str, Any]:
+    """Return the seconds of BatchNorm with a ReLU, and with a sum and a ReLU, by cuDNN and by our own kernels.
+
+    Each is a pass forward and back of a net with a loss, which both have.
+    """
+    dnn, times = backend.dnn, {}
+    options: dict[str, Any] = {"compute": "bf16" if dtype == "bf16" else None, "insert_splits": True}
+    for what in ("ReLU", "sum, ReLU"):
+        for whose, library in (("cuDNN", dnn), ("nacre", None)):
+            backend.dnn = library
+            try:
+                x = Input(shape[1:], name="x", batch_size=shape[0])
+                made = L.BatchNorm()(x) if "sum" in what else L.BatchNorm(neuron="ReLU")(x)
+                top = L.ElementWise(neuron="ReLU")(made, x) if "sum" in what else made
+                with Net("norm", [L.SumLoss()(top)], backend=backend, input_gradients=["x"], **options) as net:
+                    run = net.compile([*net.steps("forward"), *net.steps("backward")])
+                    run()  # called; then it is captured
+                    times[f"{what}, {whose}"] = per_call(run, backend.wait, calls)
+            finally:
+                backend.dnn = dnn
+    return {"times": times}
 
 
 def text(one: Convolution) -> str:

@@ -66,6 +66,9 @@ def test_plans_and_epilogues_are_timed(gpu: Any, tmp_path: Path, monkeypatch: py
     pieces = json.loads((tmp_path / "libraries.json").read_text())["pieces"]
     assert all(one["ok"] for one in pieces.values()), pieces
     assert min(pieces["fc6"]["times"].values()) > 0
+    times = pieces["BatchNorm 4x8x5x5, bf16"]["times"]
+    assert set(times) == {f"{what}, {whose}" for what in ("ReLU", "sum, ReLU") for whose in ("cuDNN", "nacre")}
+    assert len(gpu_libraries.normalisations("ResNet-50-8", 8)) == 9
     (first, *_) = (one for name, one in pieces.items() if name.endswith("bf16"))
     assert {"forward", "data", "weight", "forward, bias, add, ReLU"} < first.keys()
     for timed in (one for one in first.values() if isinstance(one, dict)):
