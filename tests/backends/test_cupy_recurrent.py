@@ -202,6 +202,27 @@ def test_a_training_is_captured_with_its_carried_states_and_is_that_of_numpy() -
         np.testing.assert_allclose(value, own_values[name], rtol=1e-8, atol=1e-10)
 
 
+def test_in_a_net_in_bf16_products_are_in_tf32() -> None:
+    def results(backend: Any, **options: Any) -> list[Any]:
+        with Net("text", layers(), backend=backend, seed=2, **options) as net:
+            for number in range(3):  # called, captured, replayed
+                for name, array in batch(number).items():
+                    net.write(name, array)
+                loss = net.forward()
+                net.backward()
+            return [loss, *(one.gradient for one in net.parameters.values() if not one.name.startswith("score"))]
+
+    with cupy_standin.installed():
+        backend = cupy_standin.watched()()
+        found, exact, wanted = results(backend, compute="bf16"), results(backend), results("numpy")
+        assert backend.in_tf32.matmul.__self__.tf32 and not backend.products.tf32
+        assert backend.in_tf32.matmul.__self__._algorithms
+    for one, other, own in zip(found, exact, wanted, strict=True):
+        np.testing.assert_allclose(other, own, rtol=1e-4, atol=1e-6)
+        assert np.linalg.norm(one - own) < 2e-2 * np.linalg.norm(own)
+    assert any((one != other).any() for one, other in zip(found[1:], exact[1:], strict=True))
+
+
 def test_a_wrong_number_of_cont_is_told_when_it_is_replayed_too() -> None:
     with cupy_standin.installed(), Net("text", layers(), backend=cupy_standin.watched()()) as net:
         for number in range(4):

@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -79,6 +80,11 @@ class CupyBackend(Backend):
         self._uploads = Uploads(self.cupy, self.stream)
         self._scalars: WeakKeyDictionary[Scalars, DeviceScalars] = WeakKeyDictionary()
         self.recordings: WeakSet[Recording] = WeakSet()
+
+    @cached_property
+    def in_tf32(self) -> Functions:
+        """The functions of `xp` with products in TF32: for what stays in float32 in nets that compute in bf16."""
+        return Functions(self.cupy, Products(self.cupy, library.cublaslt(), tf32=True))
 
     def environment(self) -> dict[str, Any]:
         runtime = self.cupy.cuda.runtime

@@ -26,7 +26,15 @@ FUNCTIONS = {"Tanh": "Bent", "ReLU": "Cut"}
 
 
 class OnDevice(Recurrence):
-    """A recurrence whose weights are multiplied as they lie, and whose gates are computed by a kernel."""
+    """A recurrence whose weights are multiplied as they lie, and whose gates are computed by a kernel.
+
+    In a net that computes in bf16 products are in TF32, which has more digits; all else, and what is kept, in float32.
+    """
+
+    def __init__(self, work: Any, layer: Any, shape: tuple[int, int, int], *, backward: bool, keep: bool) -> None:
+        super().__init__(work, layer, shape, backward=backward, keep=keep)
+        if work.backend.compute == "bf16":
+            self.xp = work.backend.backend.in_tf32
 
     def forward(self, x: Array, weights: dict[str, Array], course: Course, begin: Sequence[Array | None]) -> None:
         self.begin(weights, course)
