@@ -84,6 +84,7 @@ def test_where_cudnn_cannot_the_layers_own_state_computes(
 ) -> None:
     if how == "no cudnn":
         monkeypatch.setattr(library, "without_cudnn", lambda: "it is not there")
+    monkeypatch.setenv("NACRE_CACHE", "")
     frontend = library.cudnn()
     monkeypatch.setattr(frontend, "lacks", {"sdpa"} if how == "no plan" else set())
     options: dict[str, Any] = {} if how == "float32" else {"compute": "bf16"}

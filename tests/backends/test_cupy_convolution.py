@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 from collections.abc import Generator
+from hashlib import sha256
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,7 +40,9 @@ def backend(cupy: Any) -> Any:
 
 
 @pytest.fixture
-def frontend() -> Generator[Any]:
+def frontend(monkeypatch: pytest.MonkeyPatch) -> Generator[Any]:
+    """Return the frontend; no plan of an earlier test is taken."""
+    monkeypatch.setenv("NACRE_CACHE", "")
     found = library.cudnn()
     found.ran.clear()
     yield found
@@ -180,6 +185,40 @@ def test_what_is_missing_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) 
     ]
 
 
+def plans_kept() -> list[Path]:
+    return sorted(Path(os.environ["NACRE_CACHE"], "cudnn").glob("*.plan"))
+
+
+def test_plans_are_kept_for_the_next_start(
+    backend: Any, frontend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NACRE_CACHE", str(tmp_path / "cache"))
+    first = computed(backend, maps())
+    files, built = plans_kept(), len(frontend.built)
+    assert len(files) == 6 and built >= 6
+
+    def again(**options: Any) -> int:
+        """Compute the same by another backend, as in a process of its own; return how many plans it has built."""
+        before = len(frontend.built)
+        check(computed(cupy_standin.watched()(), maps(), **options), first)
+        return len(frontend.built) - before
+
+    assert again() == 0 and plans_kept() == files
+    assert again(deterministic=True) == 6 and len(plans_kept()) == 12
+    files[0].write_bytes(files[0].read_bytes()[:-1] + b"x")  # damaged
+    files[1].write_bytes(b"")
+    whole = b"exact\n100\nof another cuDNN"  # whole, but not what can be loaded
+    files[2].write_bytes(sha256(whole).digest() + whole)
+    assert again() == 3 and again() == 0
+    monkeypatch.setattr(frontend, "__version__", "1.29.0")
+    assert again() == 6
+    monkeypatch.setenv("NACRE_CACHE", "")
+    assert again() == again() == 6
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NACRE_CACHE", str(tmp_path / "file"))  # where no folder can be made
+    assert again() == 6
+
+
 def test_a_training_is_that_on_numpy_also_where_the_device_runs_late(cupy: Any, backend: Any) -> None:
     def trained(here: Any) -> list[float]:
         x, label = L.MemoryData(
@@ -319,7 +358,7 @@ def test_it_has_what_the_real_frontend_has(frontend: Any) -> None:
                 continue
             some = inspect.signature(ours).parameters.values()
             names = [
-                one.name for one in some if one.kind is not one.VAR_KEYWORD and one.name not in ("self", "frontend")
+                one.name for one in some if not one.kind.name.startswith("VAR") and one.name not in ("self", "frontend")
             ]
             theirs = [one.rstrip("=") for one in listed if not one.startswith("*")]
             assert [one for one in theirs if one in names] == names, name

@@ -30,7 +30,9 @@ def backend() -> Any:
 
 
 @pytest.fixture
-def frontend() -> Generator[Any]:
+def frontend(monkeypatch: pytest.MonkeyPatch) -> Generator[Any]:
+    """Return the frontend; no plan of an earlier test is taken."""
+    monkeypatch.setenv("NACRE_CACHE", "")
     found = library.cudnn()
     found.ran.clear()
     yield found

@@ -7,6 +7,8 @@ type among its arrays, a method called too early, or an array that is missing ar
 import ctypes
 import enum
 import json
+import pickle
+from hashlib import sha256
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -92,7 +94,7 @@ class Frontend:
 
     def __init__(self, cupy):
         self.cupy = cupy
-        self.handles, self.lacks, self.ran = [], set(), []
+        self.handles, self.lacks, self.ran, self.built = [], set(), [], []
 
     def backend_version_string(self):
         return "9.26.0"
@@ -116,7 +118,7 @@ class Graph:
     ):
         assert handle in frontend.handles, "a graph needs a handle, or a description of a device"
         wide = intermediate_data_type, compute_data_type
-        assert wide == (data_type.FLOAT,) * 2, "cuDNN adds up convolutions in float32"
+        assert wide == (data_type.FLOAT if io_data_type else None,) * 2, "cuDNN adds up convolutions in float32"
         self.frontend, self.io = frontend, io_data_type
         self.tensors, self.nodes, self.done, self.plans, self.barred, self.most = [], [], "", [], set(), None
         self.chosen = None
@@ -281,6 +283,24 @@ class Graph:
         self.most = workspace_limit
         return self
 
+    def key(self):
+        assert self.done, "a graph has a key once it is valid"
+        described = [(one.name, one.uid, one.dim, one.stride, str(one.kind)) for one in self.tensors]
+        text = str((described, [(mode, str(how)) for mode, _, _, how in self.nodes if "more" not in how]))
+        return int.from_bytes(sha256(text.encode()).digest()[:8], "little")
+
+    def serialize(self):
+        assert self.chosen is not None, "no plan"
+        return list(pickle.dumps({name: value for name, value in vars(self).items() if name != "frontend"}))
+
+    def deserialize(self, *given):
+        handle, data = given
+        assert handle in self.frontend.handles and not self.tensors, "no handle, or a graph with tensors"
+        try:
+            self.__dict__ |= pickle.loads(bytes(data))  # noqa: S301 (what it has pickled itself)
+        except pickle.UnpicklingError as error:
+            raise cudnnGraphNotSupportedError("no serialized graph") from error
+
     def get_execution_plan_count(self):
         return len(self.plans)
 
@@ -289,6 +309,7 @@ class Graph:
         if notes & self.barred or (self.most is not None and size > self.most):
             raise cudnnGraphNotSupportedError("the plan was deselected")
         self.chosen = index
+        self.frontend.built.append(self)
 
     def get_plan_name_at_index(self, index):
         return self.plans[index][0]

@@ -73,7 +73,9 @@ class CupyBackend(Backend):
         self.xp = Functions(self.cupy, self.products)
         self.here = Here(self.cupy, self.device, self.stream)
         self.without_cudnn = library.without_cudnn()
-        self.dnn = None if self.without_cudnn else Dnn(library.cudnn(), self.stream, self.device.mem_info[1])
+        where = library.devices()[number], self.cupy.cuda.runtime.driverGetVersion()
+        total = self.device.mem_info[1]
+        self.dnn = None if self.without_cudnn else Dnn(library.cudnn(), self.stream, total, where)
         able = int(self.device.compute_capability) >= 80
         self.computes = ("bf16",) if able else ()
         self.lacks = {} if able else {"bf16": "bf16 needs a GPU of compute capability 8.0 or above"}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from nacre import Array
 
+from .kept import KeptPlan
 from .plans import MOST_WORKSPACE, TENSORS, Plan, build
 
 
@@ -41,11 +43,12 @@ class Computation:
 class Dnn:
     """cuDNN, by its frontend (the module `cudnn`), for a backend's device and stream.
 
-    A plan may need 1 GiB of memory besides the arrays, or an eighth of what the device has if that is less.
+    A plan may need 1 GiB of memory besides the arrays, or an eighth of what the device has if that is less. `where`
+    says which device and driver it is: plans are kept for the next start with the same.
     """
 
-    def __init__(self, cudnn: Any, stream: Any, total: int) -> None:
-        self.module, self._stream = cudnn, stream
+    def __init__(self, cudnn: Any, stream: Any, total: int, where: Sequence[Any]) -> None:
+        self.module, self._stream, self._where = cudnn, stream, (*where,)
         self._most = min(MOST_WORKSPACE, total // 8)
         self._handle: Any = None
         self._made: dict[tuple[Any, ...], Computation | None] = {}
@@ -64,15 +67,31 @@ class Dnn:
         """
         key = graph_of, one, way, dtype, deterministic, *sorted(behind.items())
         if key not in self._made:
-            graph = graph_of(self.module, one, way, dtype, handle=self.opened(), **behind)
-            limits = {"deterministic": deterministic, "tensor_cores": dtype != "float32", "most_workspace": self._most}
             try:
-                plan = build(self.module, graph, **limits)
+                self._made[key] = self._chosen(*key[1:4], deterministic, partial(graph_of, **behind))
             except LookupError:
                 self._made[key] = None
-            else:
-                self._made[key] = Computation(graph, plan, self.opened())
         return self._made[key]
+
+    def _chosen(self, one: Any, way: str, dtype: str, deterministic: bool, graph_of: Callable[..., Any]) -> Computation:
+        """Return what computes a graph, by the plan that was chosen at an earlier start if there was one.
+
+        Raises:
+            LookupError: cuDNN cannot compute it.
+        """
+        cudnn, handle = self.module, self.opened()
+        limits = {"deterministic": deterministic, "tensor_cores": dtype != "float32", "most_workspace": self._most}
+        draft, graph = (graph_of(cudnn, one, way, dtype, handle=handle) for _ in range(2))
+        try:
+            draft.validate()
+        except cudnn.cudnnGraphNotSupportedError as error:
+            raise LookupError(str(error)) from error
+        kept = KeptPlan(self.version, cudnn.__version__, self._where, draft.key(), one, way, dtype, limits)
+        if (found := kept.read(cudnn, handle)) is not None:
+            return Computation(*found, handle)
+        plan = build(cudnn, graph, **limits)
+        kept.write(graph, plan)
+        return Computation(graph, plan, handle)
 
     def opened(self) -> Any:
         """Return cuDNN's handle, on the backend's stream."""
