@@ -212,6 +212,14 @@ def test_plans_are_kept_for_the_next_start(
     assert again() == 3 and again() == 0
     monkeypatch.setattr(frontend, "__version__", "1.29.0")
     assert again() == 6
+    with monkeypatch.context() as patch:
+        patch.setattr(frontend, "__version__", "1.29.1")
+
+        def refused(graph: Any) -> None:
+            raise frontend.cudnnGraphNotSupportedError("this plan cannot be serialized")
+
+        patch.setattr(importlib.import_module("dnn").Graph, "serialize", refused)
+        assert again() == again() == 6
     monkeypatch.setenv("NACRE_CACHE", "")
     assert again() == again() == 6
     (tmp_path / "file").write_text("")

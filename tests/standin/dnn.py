@@ -25,7 +25,7 @@ TYPES = {data_type.FLOAT: np.dtype(np.float32), data_type.BFLOAT16: np.dtype(np.
 IN_TF32 = 77
 
 
-class cudnnGraphNotSupportedError(RuntimeError):
+class cudnnGraphNotSupportedError(Exception):
     """As the frontend's."""
 
 

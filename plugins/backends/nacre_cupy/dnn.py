@@ -90,7 +90,7 @@ class Dnn:
         if (found := kept.read(cudnn, handle)) is not None:
             return Computation(*found, handle)
         plan = build(cudnn, graph, **limits)
-        kept.write(graph, plan)
+        kept.write(cudnn, graph, plan)
         return Computation(graph, plan, handle)
 
     def opened(self) -> Any:

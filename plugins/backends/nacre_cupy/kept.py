@@ -44,7 +44,7 @@ class KeptPlan:
         """Return a graph with its plan, or None if there is none that can be read and used."""
         if self.path is None:
             return None
-        with suppress(OSError, ValueError, RuntimeError):  # the frontend's errors are such
+        with suppress(OSError, *_told_by(cudnn)):
             with self.path.open("rb") as file:
                 whole = file.read(MOST_BYTES)
             digest, (name, workspace, data) = whole[:DIGEST], whole[DIGEST:].split(b"\n", 2)
@@ -54,12 +54,12 @@ class KeptPlan:
                 return graph, Plan(name.decode(), int(workspace))
         return None
 
-    def write(self, graph: Any, plan: Plan) -> None:
+    def write(self, cudnn: Any, graph: Any, plan: Plan) -> None:
         """Write a plan, whole or not at all; if it cannot be written, the next start chooses one again."""
         if self.path is None:
             return
-        whole = f"{plan.name}\n{plan.workspace}\n".encode() + bytes(graph.serialize())
-        with suppress(OSError):
+        with suppress(OSError, *_told_by(cudnn)):  # some plans cannot be serialized
+            whole = f"{plan.name}\n{plan.workspace}\n".encode() + bytes(graph.serialize())
             self.path.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=self.path.parent, suffix=".new")
             try:
@@ -69,3 +69,8 @@ class KeptPlan:
             except BaseException:
                 Path(temporary).unlink(missing_ok=True)
                 raise
+
+
+def _told_by(cudnn: Any) -> tuple[type[Exception], ...]:
+    """Return the classes of the errors that the frontend raises for a graph, and for data that are none."""
+    return cudnn.cudnnGraphNotSupportedError, RuntimeError, ValueError
