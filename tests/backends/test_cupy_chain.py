@@ -62,18 +62,25 @@ UNIFORM = {"type": "Uniform", "low": -0.5, "high": 0.5}
 
 
 def layers() -> list[Any]:
-    """Return a net with chains: x ⊙ sigmoid(z) + x with a SiLU, functions of functions, and all of these together."""
+    """Return a net with chains: x ⊙ sigmoid(z) + x with a SiLU, functions of functions, and sums of three."""
     random = np.random.default_rng(3)
     data = [random.normal(size=(8, 7)), random.normal(size=(8, 7))]
     x, t = L.MemoryData(data=data, tops=["x", "t"], batch_size=4, name="data")()
-    parts = [L.InnerProduct(output_dim=7, name=f"ip{n}", weight_init=UNIFORM)(x) for n in range(5)]
+    parts = [L.InnerProduct(output_dim=7, name=f"ip{n}", weight_init=UNIFORM)(x) for n in range(9)]
     gate = L.Sigmoid(name="gate")(parts[0])
     gated = L.ElementWise(operation="Multiply", name="gated")(parts[1], gate)
     summed = L.ElementWise(name="summed", neuron="SiLU")(gated, parts[2])
     logs = L.Log(shift=1.0, name="logs")(L.Power(power=2.0, name="squares")(parts[3]))
     both = L.ElementWise(name="both", operation="Subtract")(logs, summed)
     most = L.ElementWise(name="most", operation="Maximum", neuron="Tanh")(parts[4], both)
-    return [L.SquareLoss(name="loss")(L.InnerProduct(output_dim=7, name="last", weight_init=UNIFORM)(most), t)]
+    three = L.ElementWise(name="three", operation="Multiply")(
+        parts[5], L.Exp(scale=0.5, name="bent")(parts[6]), parts[7]
+    )
+    mean = L.ElementWise(name="mean", operation="Mean")(parts[8], x, three)
+    weighed = L.ElementWise(name="weighed", operation={"type": "Add", "coefficients": [0.5, -1.0, 2.0]})(x, mean, x)
+    largest = L.ElementWise(name="largest", operation="Maximum", neuron="ReLU")(weighed, x, t)
+    last = L.InnerProduct(output_dim=7, name="last", weight_init=UNIFORM)(most)
+    return [L.SquareLoss(name="loss")(L.ElementWise(name="ends")(last, largest), t)]
 
 
 def trained(backend: Any, steps: int = 4, **options: Any) -> tuple[list[float], dict[str, Any]]:
@@ -99,6 +106,8 @@ def test_layers_in_a_row_are_one_kernel(backend: Any) -> None:
         assert found == {
             "summed": ["gate/Sigmoid", "gated", "summed", "summed/SiLU"],
             "most": ["squares", "logs", "both", "most", "most/Tanh"],
+            "mean": ["bent", "three", "mean"],
+            "ends": ["weighed", "largest", "largest/ReLU", "ends"],
         }
         with pytest.raises(BlobError, match="'gated' is not written: one kernel computes it together"):
             net.blob("gated")

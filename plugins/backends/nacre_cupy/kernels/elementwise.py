@@ -144,11 +144,19 @@ class ElementWiseKernel(LinkedKernel):
         return behind or super().joined_with(below, index)
 
     def links(self, index: int) -> list[Link] | None:
-        if len(self.inputs) != 2:
-            return None
-        known = "x" if self.layer.operation.reads else ""
-        own = Link(f"Two<{self.operation}, {str(index == 1).lower()}>", self._factors(2), known, others=1)
-        return [own] if isinstance(self.neuron, Identity) else [own, link_of(self.neuron, self.backend.dtype)]
+        count = len(self.inputs)
+        if count > 2 and index and self.operation == "Maximum":
+            return None  # of equal ones the first bottom gets the gradient
+        known, factors = "x" if self.layer.operation.reads else "", self._factors(count)
+        if count == 2:
+            own = [Link(f"Two<{self.operation}, {str(index == 1).lower()}>", factors, known, others=1)]
+        else:  # one bottom after the other, each joined to what there is
+            name = "Add" if self.operation == "Mean" else self.operation
+            parts = [factors[index], *[1.0] * (count - 2)]
+            others = [factor for number, factor in enumerate(factors) if number != index]
+            pairs = zip(parts, others, strict=True)
+            own = [Link(f"Two<{name}, false>", pair, known, others=1) for pair in pairs]
+        return own if isinstance(self.neuron, Identity) else [*own, link_of(self.neuron, self.backend.dtype)]
 
     def _factors(self, count: int) -> list[float]:
         operation = self.layer.operation
