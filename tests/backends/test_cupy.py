@@ -354,7 +354,7 @@ def test_an_iteration_of_lenet_is_one_graph_behind_its_source() -> None:
     found = json.loads(run("explain", str(EXAMPLES / "digits" / "lenet.toml"), "--backend", "cupy", "--json").stdout)
     first, rest = found["pieces"]
     assert first == {"recorded": False, "steps": ["forward train", "copy train", "copy train", "rows lenet"]}
-    assert rest["recorded"] and rest["steps"][-1] == "SGD"
+    assert rest["recorded"] and rest["steps"][-1] == "SGD" and len(rest["steps"]) == 21  # as in docs/gpu.md
 
 
 def test_temporary_arrays_of_a_graph_are_in_no_other_pool(cupy: Any, backend: Any) -> None:
