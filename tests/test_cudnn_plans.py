@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ import cupy_standin
 from cudnn_plans import BATCHES, H200, PLANS, ROOT, cases, entry
 from nacre.config import load
 from nacre_cupy.convolutions import Convolution, graph_of
+from nacre_cupy.kept import KeptPlan
 from nacre_cupy.kernels.batch_norm import BatchNormSumKernel
 from nacre_cupy.normalisations import Normalisation
 from nacre_cupy.plans import MOST_WORKSPACE, build
@@ -76,3 +79,28 @@ def test_a_convolution_without_a_plan_is_told() -> None:
     graph = graph_of(cudnn, one, "forward", "float32", device_property=device)
     with pytest.raises(LookupError, match="cuDNN has no plan for this graph"):
         build(cudnn, graph, most_workspace=-1)
+
+
+@pytest.mark.long
+def test_a_kept_plan_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By cuDNN itself, for the device that is described to it in place of a handle's."""
+    cudnn = pytest.importorskip("cudnn", reason=MISSING)
+    if tuple(map(int, cudnn.__version__.split(".")[:2])) < (1, 28):
+        pytest.skip("this frontend reads plans with a handle only, which needs a GPU")
+    monkeypatch.setenv("NACRE_CACHE", str(tmp_path))
+    device = cudnn.create_device_properties(json.dumps(H200))
+    one = Convolution(64, 64, (28, 28), 64, (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), 1)
+    graph = graph_of(cudnn, one, "forward", "bf16", device_property=device, bias=True, relu=True)
+    plan = build(cudnn, graph)
+    KeptPlan("a key").write(cudnn, graph, plan)
+
+    def pygraph(handle: Any) -> Any:
+        made = cudnn.pygraph(device_property=device)
+        read = made.deserialize
+        made.deserialize = lambda _, data: read(data)
+        return made
+
+    reader = SimpleNamespace(pygraph=pygraph, cudnnGraphNotSupportedError=cudnn.cudnnGraphNotSupportedError)
+    assert KeptPlan("another key").read(reader, None) is None
+    found, known = KeptPlan("a key").read(reader, None) or pytest.fail("it was not read")
+    assert known == plan and found.get_workspace_size() == plan.workspace > 0
