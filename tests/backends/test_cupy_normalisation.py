@@ -47,7 +47,8 @@ TRAINED = {
     "turned": ["norm add relu cmp_gt", "mul norm_backward"],
     "kept": ["norm add relu cmp_gt", "mul norm_backward"],
     "no relu": [],
-    "no bias": [],
+    "no bias": ["norm", "norm_backward"],
+    "neither": ["norm relu cmp_gt", "mul norm_backward"],
 }
 """What nets have in front of or behind BatchNorm, and the operations that cuDNN computes in one each."""
 
@@ -57,7 +58,11 @@ def net_of(kind: str) -> list[Any]:
     x, label = nacre.Input((3, 5, 4), name="x", batch_size=4), nacre.Input((), name="label", batch_size=4)
     maps = L.Convolution(n_filter=8, kernel=3, pad=1, bias=False, name="maps")(x)
     given = L.Convolution(n_filter=8, kernel=1, bias=False, name="given")(maps)
-    own: dict[str, Any] = {"bias": False} if kind == "no bias" else {"neuron": "ReLU"} if kind == "relu" else {}
+    own: dict[str, Any] = {
+        "no bias": {"bias": False},
+        "relu": {"neuron": "ReLU"},
+        "neither": {"scale": False, "bias": False, "neuron": "ReLU"},
+    }.get(kind, {})
     made = L.BatchNorm(decay=0.5, name="norm", **own)(given)
     if kind in ("sum", "turned", "no relu", "kept"):
         other = nacre.Input((8, 5, 4), name="other", batch_size=4) if kind == "kept" else L.LRN(kernel=3)(maps)

@@ -177,10 +177,10 @@ class ByCudnn:
     @classmethod
     def of(cls, kernel: BatchNormKernel) -> ByCudnn | None:
         """Return it, or None if cuDNN has no such plans, or the blobs do not lie as it reads them."""
-        layer, view, x = kernel.layer, kernel.backend, kernel.inputs[0]
+        view, x = kernel.backend, kernel.inputs[0]
         device: Any = view.backend
         dtype = "bf16" if view.compute == "bf16" else view.dtype
-        if device.dnn is None or view.phase != "train" or dtype == "float64" or not (layer.scale and layer.bias):
+        if device.dnn is None or view.phase != "train" or dtype == "float64":
             return None
         if len(x.shape) != 4 or device.layout_is_plain(x.shape, dtype):
             return None
@@ -199,13 +199,20 @@ class ByCudnn:
         return None if None in made.values() else cls(kernel, one, made)
 
     def ready(self) -> None:
-        """Make room for what cuDNN writes and nobody reads."""
-        self.unread = [self.kernel.backend.empty((self.one.shape[1],), "float32") for _ in range(4)]
+        """Make room for what cuDNN writes and nobody reads, and a scale or bias that the layer does not have."""
+        channels, view = self.one.shape[1], self.kernel.backend
+        self.unread = [view.empty((channels,), "float32") for _ in range(4)]
+        numbers = {"scale": np.ones(channels), "bias": np.zeros(channels)}
+        learned = self.kernel.learned
+        self.fixed = {name: view.constant(one, "float32") for name, one in numbers.items() if name not in learned}
+
+    def _value(self, name: str) -> Array:
+        return self.fixed[name] if name in self.fixed else self.kernel.learned[name].blob
 
     def forward(self, x: Own, other: Own | None = None) -> None:
         """Compute the top, mean and slope, and let the running values follow."""
         kernel, own, layer = self.kernel, self.kernel.own, self.kernel.layer
-        arrays = {"x": x.memory, "scale": kernel.value("scale"), "bias": kernel.value("bias")}
+        arrays = {"x": x.memory, "scale": self._value("scale"), "bias": self._value("bias")}
         arrays |= {"old_mean": own.mean.blob, "old_variance": own.variance.blob}
         arrays |= {"new_mean": self.unread[0], "new_variance": self.unread[1]}
         arrays |= {"mean": kernel.mean, "slope": kernel.slope, "y": kernel.blobs[0].memory}
@@ -221,7 +228,7 @@ class ByCudnn:
         if dx is None:
             return False
         kernel = self.kernel
-        arrays = {"x": x.memory, "dy": kernel.blobs_diff[0].memory, "dx": dx.memory, "scale": kernel.value("scale")}
+        arrays = {"x": x.memory, "dy": kernel.blobs_diff[0].memory, "dx": dx.memory, "scale": self._value("scale")}
         arrays |= {"mean": kernel.mean, "slope": kernel.slope}
         arrays |= {"mask": kernel.intermediates[0]} if self.one.relu else {}
         arrays |= {} if dother is None else {"dother": dother.memory}
