@@ -49,7 +49,7 @@ CASES = {
     "MLP-256": Case("MLP-128", 256, 0.75, 1.25, 4.0),
     "AlexNet-32": Case("AlexNet-16", 32, 0.75, 1.25, 2.5),
 }
-DIVIDED = {"AlexNet-32": ("fc6", "fc7", "fc8")}
+DIVIDED = {"AlexNet-32": ("fc6", "drop6", "fc7", "drop7", "fc8")}
 """The layers whose features are divided in "data for convolutions, features for inner products"."""
 
 
@@ -67,7 +67,7 @@ class Ours:
 
         file = nets.load(case.net, batch=batch)
         if divided:
-            dims = [-1 if one.is_source or one.has_loss else int(one.name in divided) for one in file.layers]
+            dims = [-1 if one.has_loss else int(one.name in divided) for one in file.layers]
             layers = [replace(one, partition_dim=dim) for one, dim in zip(file.layers, dims, strict=True)]
             file = replace(file, layers=tuple(layers))
         self.ranks = ranks

@@ -27,7 +27,7 @@ from nacre_layers import (
     SoftmaxLossLayer,
     SquareLossLayer,
 )
-from nacre_parallel import AllReduce
+from nacre_parallel import AllReduce, mailbox
 
 BATCH = 12
 RECORDS = 40
@@ -202,6 +202,31 @@ def arrays(communicator: Communicator) -> list[Any]:
         {name: [array.tolist(), array.dtype.str, list(array.shape)] for name, array in one.items()}
         for one in communicator.gather_arrays(given)
     ]
+
+
+def gone(communicator: Communicator, sizes: Sequence[int], limit: int, rounds: int) -> list[Any]:
+    """Send messages to the next rank, which receives them later; return how many had gone before, and the wrong ones.
+
+    Of large ones `limit` bytes may be on their way. The last element counts the blocks of shared memory for them.
+    """
+    ranks: Any = communicator
+    after, before = (ranks.rank + 1) % ranks.size, (ranks.rank - 1) % ranks.size
+    wrong: list[int] = []
+    counts: list[int] = []
+    usual, mailbox.ON_THEIR_WAY = mailbox.ON_THEIR_WAY, limit
+    for number in range(rounds):
+        sent = [ranks.isend(np.full(size, size + number), after, 3) for size in sizes]
+        counts.append(sum(one.done() for one in sent))
+        ranks.barrier()
+        for size in sizes:
+            out = np.zeros(size, int)
+            ranks.recv(out, before, 3)
+            wrong += [] if (out == size + number).all() else [size]
+        for one in sent:
+            one.wait()
+        ranks.barrier()
+    mailbox.ON_THEIR_WAY = usual
+    return [counts, wrong, len(ranks.mailbox.out[after].blocks.known)]
 
 
 def share(communicator: Communicator) -> list[int]:

@@ -39,6 +39,16 @@ def test_named_arrays_of_any_shape_come_together() -> None:
             assert one["empty"][2] == [0, 3]
 
 
+def test_large_messages_go_at_once_though_nobody_receives_them() -> None:
+    ranks = Pool(2)
+    sizes = [40_000, 100, 500_000, 39_999, 0]  # of 8 bytes: two share a size of blocks
+    for counts, wrong, blocks in ranks.run("many_ranks:gone", sizes, 1 << 28, 3):
+        assert counts == [5, 5, 5] and not wrong and blocks == 3
+    for counts, wrong, _ in ranks.run("many_ranks:gone", sizes, 4_000_000, 3):
+        assert counts == [2, 2, 2] and not wrong
+    ranks.close()
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system binds no processes")
 def test_ranks_are_bound_to_their_share_of_the_processors() -> None:
     here = sorted(os.sched_getaffinity(0))

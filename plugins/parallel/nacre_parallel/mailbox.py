@@ -1,8 +1,11 @@
 """Mailboxes: messages between the ranks of one machine, through a ring of bytes for each sender and receiver.
 
-A message is its head (communicator, tag, bytes) and its bytes, rounded up to words. The sender writes as far as there
-is room and goes on when the receiver has read; whoever waits for anything lets all its messages make progress. What
-arrives before it is asked for is kept aside, so that messages with other tags can pass it.
+A message is its head (communicator, tag, bytes, block) and its bytes, rounded up to words. The sender writes as far as
+there is room and goes on when the receiver has read; whoever waits for anything lets all its messages make progress.
+What arrives before it is asked for is kept aside, so that messages with other tags can pass it.
+
+The bytes of a large message lie in a block of shared memory, and only its head goes through the ring: so it has gone at
+once, and whoever waits for it need not wait until the sender, which computes meanwhile, waits for something too.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ from .local import check_bytes
 from .segment import LINE, Segment, ordered
 
 RING = 1 << 18  # bytes that may be on their way
-HEAD = 3  # words: communicator, tag, bytes
+LARGE = RING // 4  # bytes: a message of more lies in a block
+ON_THEIR_WAY = 1 << 28  # bytes in blocks from one rank to another, before the next message waits
+HEAD = 4  # words: communicator, tag, bytes, where the block begins or 0
 BOX = 2 * LINE + RING  # how many bytes were written, how many were read, and the ring
 
 
@@ -58,8 +63,49 @@ class Ring:
                 np.copyto(*((ring, part) if into_ring else (part, ring)))
 
 
+class Block:
+    """Shared memory for one large message at a time: a word that says how many bytes are taken, and the bytes."""
+
+    def __init__(self, segment: Segment, start: int, size: int) -> None:
+        self.start = start
+        memory = memoryview(segment.map(start, LINE + size))
+        self.taken = memory[:8].cast("Q")
+        self.bytes = np.frombuffer(memory, np.uint8)[LINE:]
+
+
+class Blocks:
+    """The blocks of the messages from one rank to another; each is used again when its message was read."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.known: dict[int, Block] = {}
+
+    def put(self, data: np.ndarray) -> Block | None:
+        """Copy bytes into a block that is free; return None if too many are on their way."""
+        on_their_way, size = sum(block.taken[0] for block in self.known.values()), _room(len(data))
+        if on_their_way and on_their_way + len(data) > ON_THEIR_WAY:
+            return None
+        block = next((one for one in self.known.values() if len(one.bytes) == size and not one.taken[0]), None)
+        block = block or self.at(self.segment.allocate(LINE + size), len(data))
+        ordered()
+        block.taken[0] = len(data)
+        np.copyto(block.bytes[: len(data)], data)
+        return block
+
+    def at(self, start: int, size: int) -> Block:
+        """Return the block of so many bytes that begins there."""
+        if start not in self.known:
+            self.known[start] = Block(self.segment, start, _room(size))
+        return self.known[start]
+
+
+def _room(size: int) -> int:
+    """Return how many bytes a block for so many has: a power of two, so that few sizes serve all messages."""
+    return 1 << (size - 1).bit_length()
+
+
 class Message(Request):
-    """A message that is sent or received; `left` has the pieces of it that are still to come or go."""
+    """A message that is sent or received; `left` has what of it is still to go through the ring."""
 
     def __init__(self, box: Mailbox, key: tuple[int, int], data: np.ndarray) -> None:
         self.box, self.key, self.data = box, key, data
@@ -98,9 +144,9 @@ class Mailbox:
         segment.progress = self.progress
         memory = memoryview(segment.map(start, ranks * ranks * BOX))
         places = [[(one * ranks + other) * BOX for other in range(ranks)] for one in range(ranks)]
-        self.out = [_Outgoing(Ring(memory[place : place + BOX])) for place in places[rank]]
+        self.out = [_Outgoing(Ring(memory[place : place + BOX]), Blocks(segment)) for place in places[rank]]
         incoming = [memory[row[rank] : row[rank] + BOX] for row in places]
-        self.into = [_Incoming(Ring(ring), source) for source, ring in enumerate(incoming)]
+        self.into = [_Incoming(Ring(ring), Blocks(segment), source) for source, ring in enumerate(incoming)]
 
     @staticmethod
     def size(ranks: int) -> int:
@@ -110,9 +156,6 @@ class Mailbox:
     def send(self, data: np.ndarray, to: int, key: tuple[int, int]) -> Message:
         """Begin to send numbers to a rank; `key` is the communicator and the tag."""
         message = Message(self, key, data)
-        head = np.array([*key, data.nbytes], np.uint64).view(np.uint8)
-        gap = np.zeros(-data.nbytes % 8, np.uint8)
-        message.left.extend(piece for piece in (head, data.view(np.uint8), gap) if len(piece))
         self.out[to].waiting.append(message)
         self.progress()
         return message
@@ -135,13 +178,15 @@ class Mailbox:
 
 
 class _Outgoing:
-    def __init__(self, ring: Ring) -> None:
-        self.ring = ring
+    def __init__(self, ring: Ring, blocks: Blocks) -> None:
+        self.ring, self.blocks = ring, blocks
         self.waiting: deque[Message] = deque()
 
     def progress(self) -> None:
         while self.waiting:
             message = self.waiting[0]
+            if not message.left and not self._begin(message):
+                return
             while message.left:
                 piece = message.left[0]
                 count = self.ring.put(piece)
@@ -152,14 +197,24 @@ class _Outgoing:
             message.complete = True
             self.waiting.popleft()
 
+    def _begin(self, message: Message) -> bool:
+        """Find out what of a message goes through the ring; return whether it may go now."""
+        data, block = message.data.view(np.uint8), None
+        if len(data) > LARGE and (block := self.blocks.put(data)) is None:
+            return False
+        message.left.append(np.array([*message.key, len(data), block.start if block else 0], np.uint64).view(np.uint8))
+        if block is None:
+            message.left.extend(piece for piece in (data, np.zeros(-len(data) % 8, np.uint8)) if len(piece))
+        return True
+
 
 class _Early:
     """A message that came, or is coming; `taker` is who waits for it."""
 
-    def __init__(self, key: tuple[int, int], size: int) -> None:
-        self.key, self.size = key, size
-        self.bytes = np.empty(-(-size // 8) * 8, np.uint8)
-        self.filled = 0
+    def __init__(self, key: tuple[int, int], size: int, block: Block | None) -> None:
+        self.key, self.size, self.block = key, size, block
+        self.bytes = np.empty(-(-size // 8) * 8, np.uint8) if block is None else block.bytes[:size]
+        self.filled = 0 if block is None else size
         self.taker: Received | None = None
 
     def give(self) -> None:
@@ -169,11 +224,14 @@ class _Early:
             taker.size, taker.complete = self.size, True
             if self.size == taker.data.nbytes:
                 taker.data.view(np.uint8)[...] = self.bytes[: self.size]
+            if self.block is not None:
+                ordered()
+                self.block.taken[0] = 0
 
 
 class _Incoming:
-    def __init__(self, ring: Ring, source: int) -> None:
-        self.ring, self.source = ring, source
+    def __init__(self, ring: Ring, blocks: Blocks, source: int) -> None:
+        self.ring, self.blocks, self.source = ring, blocks, source
         self.expected: list[Received] = []
         self.early: list[_Early] = []
         self.head = np.zeros(HEAD * 8, np.uint8)
@@ -199,8 +257,8 @@ class _Incoming:
                 if self.filled < len(self.head):
                     return
                 self.filled = 0
-                communicator, tag, size = self.head.view(np.uint64).tolist()
-                self.coming = _Early((communicator, tag), size)
+                communicator, tag, size, start = self.head.view(np.uint64).tolist()
+                self.coming = _Early((communicator, tag), size, self.blocks.at(start, size) if start else None)
                 for message in self.expected:
                     if message.key == self.coming.key:
                         self.coming.taker = message
