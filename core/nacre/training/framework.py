@@ -52,12 +52,15 @@ class FrameworkState:
             snapshots, and at the end, so all ranks do the same number of iterations.
         trains: whether this rank trains batches; one that does not, such as a server, has no loss.
         updater: if ranks update different parameters, the first rank that updates any; else None.
+        rate_share: which part of the solver's rate an update has: where each of n groups updates the same parameters by
+            its n-th part of a batch, 1 / n, so that the updates of a batch go as far together as the one of all would.
     """
 
     acts_for: ClassVar[str] = "framework"
     apart: int = 0
     trains: bool = True
     updater: int | None = None
+    rate_share: float = 1.0
 
     def __init__(self, framework: Framework, training: Training) -> None:
         self.framework = framework

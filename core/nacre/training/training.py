@@ -350,7 +350,8 @@ class Training:
         try:
             with blaming():
                 rate, momentum = self.rate.rate(iteration), self.momentum.momentum(iteration)
-            scalars["rate"] = number_of(self.solver.lr_policy, "rate", rate)
+            share = 1.0 if self.framework is None else self.framework.rate_share
+            scalars["rate"] = share * number_of(self.solver.lr_policy, "rate", rate)
             scalars["momentum"] = number_of(self.solver.momentum_policy, "momentum", momentum)
         except ArithmeticError as error:
             raise NacreError(

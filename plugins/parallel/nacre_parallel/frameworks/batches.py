@@ -27,6 +27,10 @@ class SharedBatches(Framework):
         """Return how many of so many ranks train batches; they are the first ones."""
         return ranks
 
+    def rate_share(self, groups: int) -> float:
+        """Return which part of the rate an update has, if so many groups update the same parameters by themselves."""
+        return 1.0 if self.batch == "each" else 1 / groups
+
     def layers(self, layers: Sequence[Layer], communicator: Communicator) -> list[Layer]:
         if self.batch == "each":
             return list(layers)

@@ -12,14 +12,15 @@ from .servers import Served
 class Downpour(Served):
     """The last ranks are servers; the others are workers in groups, which train parts of each batch by themselves.
 
-    Each group pushes the gradients of its part to the servers, which update the parameters at once, by the rate of the
-    group's own iteration, and then goes on with the newest values. Others may have updated them since it had read those
-    that its gradients are for: how many times is the gradient's staleness, which the end of the training counts. A
-    group that is more than `staleness` iterations ahead of the slowest waits for it; with 0, none begins an iteration
-    before all have done the one before. With one group the numbers are those of `Sandblaster`, and with one worker
-    in it those of one process, bit for bit. SINGA's framework of several worker groups and one server group. Dean and
-    others, "Large scale distributed deep networks", 2012; the bound after Ho and others, "More effective distributed
-    ML via a stale synchronous parallel parameter server", 2013.
+    Each group pushes the gradients of its part to the servers, which update the parameters at once, and then goes on
+    with the newest values. The rate is that of the group's own iteration, divided by the number of groups, as they
+    share each batch; with `batch="each"`, where each group has batches of its own, all of it. Others may have updated
+    them since it had read those that its gradients are for: how many times is the gradient's staleness, which the end
+    of the training counts. A group that is more than `staleness` iterations ahead of the slowest waits for it; with 0,
+    none begins an iteration before all have done the one before. With one group the numbers are those of `Sandblaster`,
+    and with one worker in it those of one process, bit for bit. SINGA's framework of several worker groups and one
+    server group. Dean and others, "Large scale distributed deep networks", 2012; the bound after Ho and others, "More
+    effective distributed ML via a stale synchronous parallel parameter server", 2013.
 
     Raises:
         ConfigError: the workers cannot be divided into groups, or a batch among the workers; or the gradients of the

@@ -32,6 +32,9 @@ class Hogwild(SharedBatches):
     training counts. Histories, such as those of momentum, are each rank's own. Niu and others, "Hogwild: a lock-free
     approach to parallelizing stochastic gradient descent", 2011; SINGA's in-memory Hogwild.
 
+    Each of n ranks that share parameters updates by a part of every batch, so it takes the n-th part of the solver's
+    rate; with `batch="each"`, where its batch is a whole one, all of it.
+
     Ranks that share memory are a node. Of several nodes each has its own parameters, and after every `sync_freq`
     iterations its first rank replaces them by the mean of its own and those of its neighbours; with `sync_freq=1` and
     one rank on each node that is model averaging. This is SINGA's distributed Hogwild.
@@ -99,6 +102,7 @@ class HogwildState(FrameworkState):
         node = self.communicator.split(framework.node(self.communicator))
         assert node is not None
         self.node = node
+        self.rate_share = framework.rate_share(node.size)
         self.leaders = self.communicator.split(None if self.node.rank else 0)
         net = training.net
         self.values, self.buffers = values_of(net, training.slots), buffers_of(net)

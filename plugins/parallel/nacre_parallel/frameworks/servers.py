@@ -106,6 +106,7 @@ class PartnerState(FrameworkState):
         self.workers = self.updater = framework.workers(self.communicator.size)
         self.apart = framework.decides
         self.size = self.workers // framework.n_groups
+        self.rate_share = framework.rate_share(framework.n_groups)
         net = training.net
         self.slices = dealt(training.slots, framework.servers)
         self.values = [values_of(net, slots) for slots in self.slices]
