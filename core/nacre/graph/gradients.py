@@ -26,7 +26,7 @@ def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> lis
             constant = node.tops_without_gradient()
             for number in wiring.outputs[index]:
                 wanted[number] = wiring.wires[number].name not in constant
-    if any(_needs_no_loss(node.layer) for node in wiring.nodes):
+    if any(_needs_no_loss(node.layer) or node.part is not None for node in wiring.nodes):
         reached = _reach_a_loss(wiring, wanted)
         wanted = [one and other for one, other in zip(wanted, reached, strict=True)]
     return wanted
@@ -38,7 +38,10 @@ def _needs_no_loss(layer: Layer) -> bool:
 
 
 def _reach_a_loss(wiring: Wiring, wanted: Sequence[bool]) -> list[bool]:
-    """Return for each wire whether a gradient comes to it: where some need no loss, others need not reach one."""
+    """Return for each wire whether a gradient comes to it: where some need no loss, others need not reach one.
+
+    Of a rank's part of a net, layers that bring a blob to a metric reach none, and get no gradient.
+    """
     reached = [False] * len(wiring.wires)
     for index in reversed(range(len(wiring.nodes))):
         layer = wiring.nodes[index].layer

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import nacre
-from nacre import ConfigError, DataError, InputLayer, Net, Solver, TopologyError
+from divided_nets import OPTIONS, check_equal, gathered, learned, nets_of, source
+from nacre import ConfigError, DataError, InputLayer, Net, TopologyError
 from nacre.random import Random
-from nacre.testing.crew import crew, own_backend, together
-from nacre_data import MemoryDataLayer
+from nacre.testing.crew import crew, together
 from nacre_layers import (
     AccuracyLayer,
     BatchNormLayer,
@@ -29,16 +29,6 @@ from nacre_layers import (
     SoftmaxLossLayer,
     SquareLossLayer,
 )
-
-BATCH, STEPS = 12, 10
-
-
-def source(name, shape, classes=10, kind="float64"):
-    """Return a source of 30 random records in one place."""
-    random = np.random.default_rng(3)
-    data = random.integers(0, 11, (30, *shape)) if kind == "int64" else random.normal(size=(30, *shape))
-    label = random.integers(0, classes, 30)
-    return MemoryDataLayer(name=name, tops=["data", "label"], data=[data, label], batch_size=BATCH, partition_dim=-1)
 
 
 def mlp(way):
@@ -83,63 +73,6 @@ WAYS = {
     "data for convolutions, features for inner products": lambda kind: {"partition_dim": kind},
     "the other way round": lambda kind: {"partition_dim": 1 - kind},
 }
-
-
-def solver(**fields):
-    return Solver("SGD", lr_policy=0.1, momentum_policy=0.9, regu_coef=0.01, max_iter=STEPS, **fields)
-
-
-def learned(net, steps=STEPS, snapshot=None, **fields):
-    """Train so many steps, from a snapshot on if there is one; return the losses, and the training."""
-    training = solver(**fields).start(net)
-    if snapshot is not None:
-        training.restore(snapshot)
-    losses = []
-    for _ in range(steps):
-        training.step()
-        losses.append(training.loss)
-    return losses, training
-
-
-def gathered(nets):
-    """Return the parameters of the whole net, from those of its ranks, which must agree where they have the same."""
-    found = {}
-    for net in nets:
-        for name, handle in net.parameters.items():
-            cut = handle.storage.cut
-            if cut is None:
-                same = np.array_equal(found.setdefault(name, handle.value), handle.value)
-                assert same, f"{name} differs from rank to rank"
-            else:
-                cut.put(handle.value, found.setdefault(name, np.full(cut.whole, np.nan)))
-    return found
-
-
-OPTIONS = {"dtype": "float64", "seed": 5, "insert_splits": True}
-
-
-def nets_of(make, ranks, **options):
-    """Return the net of each rank."""
-    return [Net("net", make(), backend=own_backend("numpy"), communicator=rank, **OPTIONS, **options) for rank in ranks]
-
-
-def check_equal(make, parts, algorithm="BP", **fields):
-    """Train a net as a whole, and divided among ranks, and compare losses and parameters."""
-    ranks = crew(parts)
-    nets = nets_of(make, ranks, algorithm=algorithm)
-    whole = Net("net", make(), backend="numpy", **OPTIONS)
-    first = gathered(nets)
-    for name, handle in whole.parameters.items():
-        np.testing.assert_array_equal(first[name], handle.value, err_msg=f"first values of {name}")
-    losses = together(ranks, lambda rank: learned(nets[rank], algorithm=algorithm, **fields)[0])
-    expected, _ = learned(whole, **fields)
-    for rank, found in enumerate(losses):
-        np.testing.assert_allclose(found, expected, rtol=1e-10, err_msg=f"losses on rank {rank}")
-    last = gathered(nets)
-    assert set(last) == set(whole.parameters)
-    for name, handle in whole.parameters.items():
-        np.testing.assert_allclose(last[name], handle.value, rtol=1e-10, atol=1e-10, err_msg=name)
-    return nets
 
 
 @pytest.mark.parametrize("parts", [2, 3])
@@ -315,6 +248,16 @@ def by_records(make):
 def test_sources_and_losses_that_are_divided_by_records(net):
     nets = check_equal(by_records(lambda: NETS[net](WAYS["by features"])), 2)
     assert [sum(op.is_source for op in one.ops) for one in nets] == [1, 1]
+
+
+def test_no_gradient_comes_from_what_is_brought_to_a_metric():
+    def make():
+        layers = [one for one in mlp(lambda kind: {"partition_dim": -1}) if one.name != "drop"]
+        return [*layers, AccuracyLayer(name="accuracy", bottoms=["ip3", "label"], partition_dim=0)]
+
+    nets = check_equal(make, 2)
+    assert not [step.name for step in nets[0].steps("backward") if "@" in step.name]
+    assert nets[1].steps("backward") == []
 
 
 def test_labels_that_do_not_count_are_counted_on_all_ranks():
