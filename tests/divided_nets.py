@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from nacre import Net, Solver
+from nacre import ConfigError, Net, Solver
 from nacre.testing.crew import crew, own_backend, together
 from nacre_data import MemoryDataLayer
 
@@ -20,7 +22,8 @@ def source(name, shape, classes=10, kind="float64"):
 
 
 def solver(**fields):
-    return Solver("SGD", lr_policy=0.1, momentum_policy=0.9, regu_coef=0.01, max_iter=STEPS, **fields)
+    given = {"lr_policy": 0.1, "momentum_policy": 0.9, "regu_coef": 0.01, "max_iter": STEPS}
+    return Solver("SGD", **{**given, **fields})
 
 
 def learned(net, steps=STEPS, snapshot=None, **fields):
@@ -55,6 +58,28 @@ OPTIONS = {"dtype": "float64", "seed": 5, "insert_splits": True}
 def nets_of(make, ranks, **options):
     """Return the net of each rank."""
     return [Net("net", make(), backend=own_backend("numpy"), communicator=rank, **OPTIONS, **options) for rank in ranks]
+
+
+def divisible(layers, parts, default):
+    """Return layers of which those are whole that cannot be divided as they say: the error has to name them.
+
+    Raises:
+        TopologyError: a rank would have no layer.
+    """
+    while told := _refused(layers, parts, default):
+        named = [one for one in layers if one.name in told and one.partition_dim != -1]
+        assert named, f"the error names no layer that is divided: {told}"
+        layers = [replace(one, partition_dim=-1) if one in named else one for one in layers]
+    return layers
+
+
+def _refused(layers, parts, default):
+    """Return the names of the layers, or the containers of such, that cannot be divided as they say."""
+    try:
+        nets_of(lambda: layers, crew(parts), partition_dim=default, allocate=False)
+    except ConfigError as error:
+        return {line.partition(":")[0].partition("/")[0] for line in str(error.args[0]).splitlines()}
+    return set()
 
 
 def check_equal(make, parts, algorithm="BP", steps=STEPS, options=(), **fields):

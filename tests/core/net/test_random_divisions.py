@@ -1,8 +1,11 @@
-"""Random nets with random partitions: what the ranks compute and learn together is what the whole net does."""
+"""Random nets with random partitions, and the nets of the examples: ranks learn together what the whole net learns."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +13,11 @@ import pytest
 from hypothesis import given, note, reject, settings
 from hypothesis import strategies as st
 
-from divided_nets import BATCH, check_equal, nets_of
+from divided_nets import BATCH, check_equal, divisible
 from forging import trials
-from nacre import ConfigError, Layer, TopologyError
-from nacre.testing.crew import crew
+from many_ranks import small
+from nacre import Layer, TopologyError
+from nacre.config import load
 from nacre_data import MemoryDataLayer
 from nacre_layers import (
     AccuracyLayer,
@@ -25,15 +29,28 @@ from nacre_layers import (
     ElementWiseLayer,
     FlattenLayer,
     GlobalPoolingLayer,
+    GRULayer,
     InnerProductLayer,
     LayerNormLayer,
     LRNLayer,
+    LSTMLayer,
     PoolingLayer,
     PReLULayer,
     SliceLayer,
     SoftmaxLossLayer,
 )
 
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = (  # without batch norm, which is another one by records, and small enough
+    *("cifar/full", "cifar/quick", "digits/dropout_mlp", "digits/lenet", "lenet/lenet", "mlp/mlp", "text/gru"),
+    *("text/lstm", "vae/vae"),
+)
+WAYS: dict[str, Callable[[int, Layer], int]] = {
+    "by records": lambda number, layer: 0,
+    "by features": lambda number, layer: 1,
+    "mixed": lambda number, layer: (1, 0, -1)[number % 3],
+    "data for convolutions, features for inner products": lambda number, layer: int("Convolution" not in str(layer)),
+}
 Shape = tuple[int, ...]
 NEURONS = st.sampled_from(["Identity", "ReLU", "Tanh", "Sigmoid"])
 
@@ -88,6 +105,8 @@ class Plan:
         kinds += [self.cut] if shape[0] > 1 else []
         if len(shape) == 3:
             kinds += [self.convolve, self.convolve, self.pool, self.respond, self.flatten, self.pool_all]
+        kinds += [self.remember, self.remember] if len(shape) == 2 else []
+        kinds += [self.share] if len(shape) == 1 and blob not in self.read else []
         kinds += [self.combine] if same else []
         kind = self.draw(st.sampled_from(kinds))
         if kind == self.combine:
@@ -139,6 +158,21 @@ class Plan:
     def flatten(self, blob: str, shape: Shape) -> None:
         self.add(FlattenLayer, [blob], [(int(np.prod(shape)),)])
 
+    def remember(self, blob: str, shape: Shape) -> None:
+        """Read a sequence of (steps, numbers)."""
+        cls, count = self.draw(st.sampled_from([LSTMLayer, LSTMLayer, GRULayer])), self.draw(st.integers(1, 5))
+        self.add(cls, [blob], [(shape[0], count)], output_dim=count)
+
+    def share(self, blob: str, shape: Shape) -> None:
+        """Add two products with the same parameters, one behind the other."""
+        where, fields = self.where(), {"output_dim": shape[0], "neuron": "Tanh", "param_key": f"key{len(self.layers)}"}
+        for _ in range(2):
+            name = f"shared{len(self.layers)}"
+            self.layers.append(InnerProductLayer(name=name, bottoms=[blob], tops=[name], **fields, **where))
+            self.ends.pop(blob)
+            self.read.add(blob)
+            self.ends[name], blob = shape, name
+
     def cut(self, blob: str, shape: Shape) -> None:
         point = self.draw(st.integers(1, shape[0] - 1))
         self.add(SliceLayer, [blob], [(one, *shape[1:]) for one in (point, shape[0] - point)], points=[point])
@@ -169,7 +203,7 @@ def plans(draw: Any) -> Plan:
     """Draw a number of ranks, how layers are divided by default, and the layers."""
     plan = Plan(draw, draw(st.integers(2, 4)), draw(st.sampled_from([-1, 0, 1])))
     random = np.random.default_rng(draw(st.integers(0, 99)))
-    shape = draw(st.sampled_from([(3, 5, 5), (2, 4, 3), (7,), (4,)]))
+    shape = draw(st.sampled_from([(3, 5, 5), (2, 4, 3), (7,), (4,), (4, 3)]))
     data = [random.normal(size=(3 * BATCH, *shape)), random.integers(0, 5, 3 * BATCH)]
     where = draw(st.sampled_from([{"partition_dim": -1}, {"partition_dim": 0}]))
     plan.layers.append(MemoryDataLayer(name="input", tops=["data", "label"], data=data, batch_size=BATCH, **where))
@@ -180,34 +214,27 @@ def plans(draw: Any) -> Plan:
     return plan
 
 
-def refused(plan: Plan) -> list[str]:
-    """Return the names of the layers that cannot be divided as they say, of which the error tells; [] if there is none.
-
-    Raises:
-        TopologyError: a rank would have no layer.
-    """
-    try:
-        nets_of(lambda: plan.layers, crew(plan.parts), partition_dim=plan.default, allocate=False)
-    except ConfigError as error:
-        return [line.partition(":")[0] for line in str(error.args[0]).splitlines()]
-    return []
-
-
-def make_divisible(plan: Plan) -> None:
-    """Make those layers whole that cannot be divided."""
-    while told := refused(plan):
-        named = [one for one in plan.layers if one.name in told and one.partition_dim != -1]
-        assert named, f"the error names no layer that is divided: {told}"
-        plan.layers = [replace(one, partition_dim=-1) if one in named else one for one in plan.layers]
-
-
 @pytest.mark.long
 @settings(max_examples=trials(100, 1000))
 @given(plan=plans())
 def test_any_net_divided_in_any_way_learns_what_the_whole_net_learns(plan: Plan) -> None:
     try:
-        make_divisible(plan)
+        plan.layers = divisible(plan.layers, plan.parts, plan.default)
     except TopologyError:
-        reject()
+        reject()  # a rank would have no layer
     note(f"divided: {plan}")
     check_equal(lambda: plan.layers, plan.parts, steps=3, options={"partition_dim": plan.default})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "way"), [*product(EXAMPLES, WAYS), ("digits/resnet20", "by features")])
+def test_examples_divided_among_four_ranks_learn_what_the_whole_net_learns(name: str, way: str) -> None:
+    file = load(ROOT / "examples" / f"{name}.toml")
+    layers = [small(one) for one in file.layers if "train" not in one.exclude]
+    layers = [
+        replace(one, partition_dim=-1 if one.is_source or one.has_loss else WAYS[way](number, one))
+        for number, one in enumerate(layers)
+    ]
+    layers = divisible(layers, 4, 0)
+    nets = check_equal(lambda: layers, 4, algorithm=file.algorithm or "BP", lr_policy=0.01)
+    assert all(net.division is not None for net in nets)
