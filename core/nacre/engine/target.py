@@ -49,6 +49,7 @@ class Target:
     whole: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     between: Any = None
     views: dict[str, View] = field(default_factory=dict[str, View])
+    on_devices: list[View] = field(default_factory=list[View])
     asked: set[str] = field(default_factory=set[str])
     components: list[tuple[Any, Choice]] = field(default_factory=list[tuple[Any, Choice]])
 
@@ -64,10 +65,10 @@ class Target:
             key = f"{backend.name} {node.name}"
             if key not in self.views:
                 view = named_view(self.view(backend), node.user.name, node.name, node.micro)
-                self.views[key] = view if node.part is None else part_view(view, node.part, self.between)
+                self._keep(key, view if node.part is None else part_view(view, node.part, self.between))
             return self.views[key]
         if backend.name not in self.views:
-            self.views[backend.name] = View(
+            view = View(
                 backend,
                 phase=self.phase,
                 dtype=self.dtype,
@@ -83,11 +84,17 @@ class Target:
                 communicator=self.communicator,
                 find_kernel=self.find_kernel,
             )
+            self._keep(backend.name, view)
         return self.views[backend.name]
+
+    def _keep(self, key: str, view: View) -> None:
+        self.views[key] = view
+        if not view.backend.on_host:
+            self.on_devices.append(view)
 
     def check_required(self) -> None:
         """Raise the error of what a state has required in the last pass, if it is not so."""
-        for view in self.views.values():
+        for view in self.on_devices:
             view.check_required()
 
     def find_kernel(self, component: Any, inputs: Sequence[Any]) -> Any:

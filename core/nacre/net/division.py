@@ -109,6 +109,7 @@ def divide(
     alone: dict[str, Any] = {
         "scalars": Scalars(),
         "views": {},
+        "on_devices": [],
         "components": [],
         "rank": 0,
         "ranks": 1,

@@ -75,12 +75,17 @@ class Record:
         if not self.packings and not self.written:
             return run
         packings = [(packing, packing.record.replay(threads)) for packing in self.packings]
+        read = [storage for packing in self.packings for storage in packing.copies.storages]
+        packed: list[int] = []
 
         def pack_and_run() -> None:
-            for packing, pack in packings:
-                if packing.copies.old:
-                    pack()
-                    packing.copies.remember()
+            nonlocal packed
+            if packed != (now := [storage.version for storage in read]):  # one comparison for all of a net at rest
+                for packing, pack in packings:
+                    if packing.copies.old:
+                        pack()
+                        packing.copies.remember()
+                packed = now
             run()
             for narrow in self.written:
                 narrow.remember(updated=True)
