@@ -38,6 +38,7 @@ class Passes:
         self._rows = rows
         self._bp_problem = bp_problem
         self._collectives = collectives
+        self._buffers = [slot.storage for slot in schedule.slots if not slot.trainable]
         self.calls: dict[str, Callable[[], None]] = {}
         self.arrange()
 
@@ -65,12 +66,16 @@ class Passes:
     def _answerable(self, run: Callable[[], None], steps: Sequence[Step]) -> Callable[[], None]:
         """Return a pass whose errors name the step's layer or component, and which is checked when it runs first."""
         proven = False
+        trains = self._target.phase == "train" and any(step.kind == "forward" for step in steps)
+        written = self._buffers if trains else []  # such as running means
 
         def answerable() -> None:
             nonlocal proven
             try:
                 run()
                 self._target.check_required()
+                for storage in written:
+                    storage.version += 1
             except BaseException as error:
                 self._refuse_replaced(error)
                 step = failing_step(error, steps)

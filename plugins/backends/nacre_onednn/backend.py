@@ -19,7 +19,7 @@ from .helper.native import VERSION, helper
 from .kernels.base import OnednnKernel, stays_plain
 from .kernels.element_wise import add_up
 from .record import Copies, Narrow, Packing, Record, Scratch, sizes_of
-from .rewrite import relu_behind_max_pooling, sums_behind_batch_norm
+from .rewrite import batch_norm_behind_filters, relu_behind_max_pooling, sums_behind_batch_norm
 from .tuning.search import decide
 
 
@@ -126,7 +126,7 @@ class OnednnBackend(HostMemory):
     # Nets
 
     def rewrite(self, graph: Any) -> Any:
-        return sums_behind_batch_norm(relu_behind_max_pooling(graph))
+        return batch_norm_behind_filters(sums_behind_batch_norm(relu_behind_max_pooling(graph)))
 
     # Runs
 

@@ -1,15 +1,18 @@
 """Rewrites a graph before setup.
 
 ReLU moves behind max pooling, where there are fewer numbers. A sum that alone reads the top of a BatchNorm may compute
-it itself, so that it is never written.
+it itself, so that it is never written. In phase predict, filters compute the BatchNorm that alone reads their top.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nacre import Graph, Identity, Node, is_identity
+from nacre_layers.convolution.convolution import ConvolutionLayer
+from nacre_layers.convolution.deconvolution import DeconvolutionLayer
 from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer
 from nacre_layers.neurons import ReLU, is_relu
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
@@ -47,8 +50,44 @@ def sums_behind_batch_norm(graph: Graph) -> Graph:
         if type(layer) is ElementWiseLayer and type(layer.operation) is Add and len(node.bottoms) == 2:
             below = (writers[name] for name in node.bottoms if name not in graph.keep and len(readers[name]) == 1)
             if norm := next((one for one in below if _leaves_its_top(one)), None):
-                changed |= {one.name: replace(one, layer=_marked(one.layer)) for one in (norm, node)}
+                changed |= {one.name: replace(one, layer=_marked(one.layer, MARK, True)) for one in (norm, node)}
     return graph.with_nodes(changed.get(node.name, node) for node in graph.nodes)
+
+
+FOLD = "nacre_onednn: the filters below it may take it over"
+
+
+def batch_norm_behind_filters(graph: Graph) -> Graph:
+    """Give each BatchNorm that alone reads the top of a convolution or deconvolution a `Fold` with that layer."""
+    writers, readers = _ends(graph)
+    changed: dict[str, Node] = {}
+    for node in graph.nodes:
+        below = writers.get(node.bottoms[0]) if type(node.layer) is BatchNormLayer else None
+        if below is not None and _has_filters(below) and _is_alone(graph, below.tops, readers, node):
+            fold = Fold()
+            changed |= {one.name: replace(one, layer=_marked(one.layer, FOLD, fold)) for one in (below, node)}
+    return graph.with_nodes(changed.get(node.name, node) for node in graph.nodes)
+
+
+@dataclass
+class Fold:
+    """A layer with filters and the BatchNorm behind it, which may become one; the first has its kernel here."""
+
+    below: Any = None
+
+
+def fold_of(layer: Any) -> Fold | None:
+    """Return what `batch_norm_behind_filters` gave a layer."""
+    return vars(layer).get(FOLD)
+
+
+def _has_filters(node: Node) -> bool:
+    return type(node.layer) in (ConvolutionLayer, DeconvolutionLayer) and is_identity(node.layer.neuron)
+
+
+def _is_alone(graph: Graph, tops: Sequence[str], readers: dict[str, list[Node]], node: Node) -> bool:
+    """Return whether a node reads the only top of another, and nobody else does."""
+    return len(tops) == 1 and tops[0] not in graph.keep and readers[tops[0]] == [node]
 
 
 def is_marked(layer: Any) -> bool:
@@ -70,9 +109,11 @@ def _leaves_its_top(node: Node) -> bool:
     return type(node.layer) is BatchNormLayer and is_identity(node.layer.neuron)
 
 
-def _marked(layer: Any) -> Any:
+def _marked(layer: Any, mark: str, value: Any) -> Any:
+    """Return a copy of a layer with a mark, and with those that it has."""
     copy = replace(layer)
-    vars(copy)[MARK] = True
+    vars(copy).update({name: vars(layer)[name] for name in (MARK, FOLD) if name in vars(layer)})
+    vars(copy)[mark] = value
     return copy
 
 

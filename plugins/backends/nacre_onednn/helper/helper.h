@@ -29,6 +29,7 @@ struct operation {
         struct pooling pooling;
         struct lrn lrn;
         struct batch_norm batch_norm;
+        struct fold fold;
         struct norm norm;
         struct pack pack;
         struct direct direct;
@@ -104,6 +105,7 @@ run_t run_pooling, run_pooling_gradient;                          /* pooling.c *
 run_t run_lrn, run_lrn_gradient;                                  /* lrn.c */
 run_t run_function, run_function_gradient;                        /* functions.c */
 run_t run_batch_norm;                                             /* batch_norm.c: both passes */
+run_t run_fold;                                                   /* fold.c */
 run_t run_norm, run_norm_gradient;                                /* norm.c */
 int run_recurrent_marks(const struct operation *op);              /* sequences.c: 1 where a number is wrong, else 0 */
 void run_recurrent_clear(const struct operation *op), run_recurrent_bias(const struct operation *op); /* sequences.c */

@@ -14,12 +14,12 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 20 };
+enum { HELPER_VERSION = 21 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
     RECTIFY, GATE, ADD, FUNCTION, FUNCTION_GRADIENT, SOFTMAX, SOFTMAX_GRADIENT,
-    POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM,
+    POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM, FOLD,
     NORM, NORM_GRADIENT, EMBEDDING, EMBEDDING_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
     SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
     SHARED, RECURRENT_MARKS, RECURRENT_CLEAR, RECURRENT_BIAS, RECURRENT_WEIGHTS, RECURRENT, RECURRENT_GRADIENT
@@ -207,6 +207,15 @@ struct batch_norm {
     int64_t images, parts, pixels, width, groups;
     int64_t relu, follows, narrow; /* follows: mean and variance are those of the batch */
     double epsilon, decay;
+};
+
+/* The weights (outer, channels, inner) and the bias of a layer whose channels are then normalised by their running mean and
+ * variance: both of these in one. */
+struct fold {
+    const float *w, *bias, *mean, *variance, *scale, *shift;
+    float *folded, *folded_bias;
+    int64_t outer, channels, inner;
+    double epsilon;
 };
 
 /* Rows of numbers; `centred`: the mean is subtracted. For each worker `scratch` has 4 rows, and `sums` 2. */

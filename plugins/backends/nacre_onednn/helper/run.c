@@ -38,6 +38,7 @@ static int run(const struct machine *machine, const struct operation *op) {
     case BATCH_NORM:
     case BATCH_NORM_SUM:
     case BATCH_NORM_GRADIENT: run_batch_norm(machine, op); return 0;
+    case FOLD: run_fold(machine, op); return 0;
     case RECURRENT_MARKS: return run_recurrent_marks(op);
     case RECURRENT_CLEAR: run_recurrent_clear(op); return 0;
     case RECURRENT_BIAS: run_recurrent_bias(op); return 0;

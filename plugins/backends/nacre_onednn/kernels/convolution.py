@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any, ClassVar
 
+from nacre import Array, Parameter
 from nacre_layers.convolution.filters import FilterLayer, declare
 from nacre_layers.convolution.geometry import Geometry
 from nacre_layers.neurons import is_relu
@@ -16,6 +18,7 @@ from ..dnnl.primitives import (
     PLAIN,
     Call,
     Desc,
+    HelperCall,
     Primitive,
     attributes,
     block,
@@ -29,6 +32,8 @@ from ..dnnl.primitives import (
 )
 from ..helper.direct import DirectConvolution
 from ..helper.winograd import WinogradConvolution
+from ..record import Copies
+from ..rewrite import fold_of
 from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
 
 AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bottom", "any"
@@ -88,12 +93,17 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     In bf16, processors add up channels by pairs. With an odd number of them oneDNN pairs the last with a number of the
     next pixel, times 0, so that a NaN there spreads: such sums are computed in float32. So is the gradient of filters
     with three axes that reach over more than the whole image: oneDNN 3.2 leaves some of their cells unwritten.
+
+    In phase predict, in float32, it computes the BatchNorm behind it too: `norm`, whose slope and shift become part of
+    copies of weights and bias.
     """
 
     PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "weights", "data")}
     LIES = "by channels"
     GEOMETRY: ClassVar[type[Any]] = Geometry
     FORMS: ClassVar[type[Forms]] = Forms
+    FILTERS: ClassVar[int] = 0
+    """The axis of the weights that counts the filters."""
     OF_OURS: ClassVar[Mapping[str, str]] = {stage: stage for stage in ("forward", "weights", "data")}
     """The stage of the helper's convolution that computes a stage."""
 
@@ -124,13 +134,32 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         self.forms, self.exact = self.make_forms(bias=layer.bias)
         if self.relu:
             self.reads = "inputs blobs"
-        relu, narrow = self.relu and self.OF_OURS["forward"] == "forward", backend.compute == "bf16"
-        self.ours: dict[str, DirectConvolution] = {
+        self.biased = layer.bias
+        self.norm: Any = None
+        self.weight, self.bias = "weight", "bias"
+        """The names of the buffers that the forward pass reads."""
+        self.ours = self._make_ours()
+        if (fold := fold_of(layer)) is not None:
+            fold.below = self
+
+    def _make_ours(self) -> dict[str, DirectConvolution]:
+        relu, narrow = self.relu and self.OF_OURS["forward"] == "forward", self.backend.compute == "bf16"
+        ours: dict[str, DirectConvolution] = {
             way: WinogradConvolution(self.geometry, relu=relu, keeps=self.keeps, large=large, narrow=narrow)
             for way, large in ((IN_LARGER_TILES, True), (BY_WINOGRAD, False))
         }
         if not narrow:
-            self.ours[DIRECTLY] = DirectConvolution(self.geometry, relu=relu, keeps=self.keeps)
+            ours[DIRECTLY] = DirectConvolution(self.geometry, relu=relu, keeps=self.keeps)
+        return ours
+
+    def take_over(self, norm: Any) -> bool:
+        """Compute the BatchNorm behind it too, if that is possible; return whether it is."""
+        if self.phase != "predict" or self.backend.compute != "float32" or norm.diffs[0] is not None:
+            return False
+        self.norm, self.relu, self.biased = norm, norm.relu, True
+        self.ours = self._make_ours()
+        self.forms, self.exact = self.make_forms(bias=True)
+        return True
 
     def make_forms(self, *, bias: bool) -> tuple[Forms, Forms]:
         """Return the forms in the type that the net computes in, and those in float32."""
@@ -171,6 +200,40 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         return (*first, *(way for way in ways if way not in first))
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
+        if self.norm is None or stage != "forward":
+            return self._make(stage, way, layouts)
+        self.weight, self.bias = "folded weight", "Folded bias"
+        calls = self._make(stage, way, layouts)
+        if any(self.weight in one.sizes() and not one.once for one in calls):  # it is read in every pass
+            self.weight = "Folded weight"
+            calls = self._make(stage, way, layouts)
+        return [self._folding(), *calls]
+
+    def _folding(self) -> Call:
+        """Return the call that makes the weights and the bias that normalise."""
+        weight, few = self.parameters[0], 4 * self.layer.n_filter
+        channels = {"outer": prod(weight.shape[: self.FILTERS]), "channels": weight.shape[self.FILTERS]}
+        numbers = {**channels, "inner": prod(weight.shape[self.FILTERS + 1 :]), "epsilon": self.norm.layer.epsilon}
+        ends = {"w": "weight", "folded": self.weight}
+        rows = {"bias": "bias" if self.layer.bias else "", "folded_bias": self.bias}
+        rows |= {operand: name for operand, (name, _) in self._of_norm().items()}
+        sizes = {**dict.fromkeys(ends, 4 * prod(weight.shape)), **dict.fromkeys(rows, few)}
+        return HelperCall({one: (name, sizes[one]) for one, name in (ends | rows).items()}, "fold", numbers, once=True)
+
+    def _of_norm(self) -> dict[str, tuple[str, Parameter]]:
+        """Return the parameters of the BatchNorm: {operand of the helper: (buffer, parameter)}."""
+        operands = {"scale": "scale", "bias": "shift", "mean": "mean", "variance": "variance"}
+        return {operands[one.name]: (f"{one.name} of the norm", one) for one in self.norm.parameters}
+
+    def buffers(self) -> dict[str, Array]:
+        norm = {} if self.norm is None else dict(self._of_norm().values())
+        return {**super().buffers(), **{name: one.blob for name, one in norm.items()}}
+
+    def copies(self) -> Copies:
+        norm = [] if self.norm is None else self.norm.parameters
+        return Copies([one.storage for one in (*self.parameters, *norm) if one.storage is not None])
+
+    def _make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         bottom, top = self.inputs[0], self.blobs[0]
         x, y = describe_blob(bottom, layouts, top), describe_blob(top, layouts, bottom)
         if stage == "gate":
@@ -191,21 +254,22 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         return [*calls, *rectify(y)] if stage == "forward" and self.relu else calls
 
     def _of_ours(self, ours: DirectConvolution, stage: str, x: Desc, y: Desc) -> list[Call]:
-        biased = self.forms.bias is not None
         if stage == "forward":
-            return ours.forward(("x", x), ("y", y), "bias" if biased else "")
+            ours.names = self.weight, ours.names[1]
+            return ours.forward(("x", x), ("y", y), self.bias if self.biased else "")
         top = ("gated" if self.relu else "dy", y)
-        return ours.data(("dx", x), top) if stage == "data" else ours.weights(("x", x), top, "dbias" if biased else "")
+        dbias = "dbias" if self.biased else ""
+        return ours.data(("dx", x), top) if stage == "data" else ours.weights(("x", x), top, dbias)
 
     def _forward(self, primitive: Primitive, x: Desc, y: Desc, bias: Desc | None = None) -> list[Call]:
         bias = self.forms.bias if bias is None else bias
         inner_x, inner_w, inner_y = (primitive.memory(one) for one in (dnnl.SOURCE, dnnl.WEIGHTS, dnnl.RESULT))
         before, source = into("x", x, inner_x)
-        packing, weight = self.packed("weight", self.forms.weight, inner_w)
+        packing, weight = self.packed(self.weight, self.forms.weight, inner_w)
         result, after = out_of("y", y, inner_y)
         buffers = {arg.SRC: source, arg.WEIGHT: weight, arg.DST: result}
         if bias is not None:
-            buffers[arg.BIAS] = ("bias", bias)
+            buffers[arg.BIAS] = (self.bias, bias)
         return [*before, *packing, call(primitive, buffers), *after]
 
     def _weights(self, primitive: Primitive, x: Desc, y: Desc) -> list[Call]:

@@ -59,6 +59,7 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
     PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "weights", "bias", "data")}
     GEOMETRY: ClassVar = Transposed
     FORMS: ClassVar = Forms
+    FILTERS: ClassVar = 1
     OF_OURS: ClassVar = {"forward": "data", "weights": "weights", "data": "forward"}
 
     @classmethod
@@ -78,6 +79,12 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
         super().__init__(layer, backend, inputs, diffs)
         self.whole = self.exact if self.is_exact("forward") else self.forms
         self.forms, self.exact = self.make_forms(bias=False)
+
+    def take_over(self, norm: Any) -> bool:
+        if self.layer.n_group > 1 or not super().take_over(norm):
+            return False
+        self.whole, (self.forms, self.exact) = self.forms, self.make_forms(bias=False)
+        return True
 
     def ready(self) -> None:
         images, _, *image = self.blobs[0].shape
@@ -109,7 +116,8 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
             return ours.weights(top, ("x", x), "")
         if stage == "data":
             return ours.forward(top, ("dx", x), "")
-        bias = add_bias(y, self.layer.n_filter) if self.layer.bias else []
+        ours.names = self.weight, ours.names[1]
+        bias = add_bias(y, self.layer.n_filter, self.bias) if self.biased else []
         return [*ours.data(("y", y), ("x", x)), *bias, *(rectify(y) if self.relu else [])]
 
     def _forward(self, primitive: Primitive, x: Desc, y: Desc, bias: Desc | None = None) -> list[Call]:
@@ -117,7 +125,7 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
         if whole is not None:
             return super()._forward(whole, x, y, self.whole.bias)
         calls = super()._forward(primitive, x, y)
-        return [*calls, *(add_bias(y, self.layer.n_filter) if self.layer.bias else [])]
+        return [*calls, *(add_bias(y, self.layer.n_filter, self.bias) if self.biased else [])]
 
     def _in_one(self, primitive: Primitive) -> Primitive | None:
         """Return the primitive that also adds the bias, if oneDNN has good code for that."""
@@ -134,11 +142,11 @@ def _turned(numbers: tuple[int, ...], axes: int) -> tuple[int, ...]:
     return (*groups, filters, channels, *numbers[-axes:])
 
 
-def add_bias(y: Desc, channels: int) -> list[Call]:
-    """Return the calls that add the bias to `y` in place."""
+def add_bias(y: Desc, channels: int, name: str = "bias") -> list[Call]:
+    """Return the calls that add the bias, a buffer of this name, to `y` in place."""
     shape = (1, channels, *[1] * (len(y.shape) - 2))
     primitive = Primitive("binary", library().engine, dnnl.BINARY_ADD, y, free(*shape), y, attributes())
-    before, bias = into("bias", plain(*shape), primitive.memory(dnnl.SOURCE, 1))
+    before, bias = into(name, plain(*shape), primitive.memory(dnnl.SOURCE, 1))
     return [*before, call(primitive, {arg.SRC: ("y", y), arg.SRC_1: bias, arg.DST: ("y", y)})]
 
 

@@ -56,6 +56,7 @@ def _work_of(kernel: OnednnKernel) -> dict[str, Any]:
         "shapes": [list(blob.shape) for blob in (*kernel.inputs, *kernel.blobs)],
         "parts": kernel.stages(),  # the word in files that exist
         "keeps": kernel.keeps,
+        "relu": kernel.relu,  # which may be that of a layer behind it
     }
 
 
