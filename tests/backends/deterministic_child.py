@@ -57,7 +57,7 @@ NETS: dict[str, list[Layer]] = {
 }
 
 
-def other_times(self: Trial) -> None:
+def other_times(self: Trial, most: float) -> None:
     """Let a trial take as long as chance has it."""
     assert self.replay is not None
     self.replay()

@@ -54,7 +54,8 @@ class Passes:
         """Make one call of each pass."""
         self.calls = {name: self.compile(steps) for name, steps in self._steps.items()}
         self.calls["feed and forward"] = self.compile([*self._steps["feed"], *self._steps["forward"]])
-        self.calls["spread"] = self.compile([step for step in self._steps["feed"] if step.kind == "copy"])
+        spread = [step for step in self._steps["feed"] if step.kind == "copy"]
+        self.calls["spread"] = self.compile(spread) if spread else _do_nothing
 
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
         try:
@@ -132,3 +133,7 @@ class Passes:
     def _turn(self, phase: str) -> None:
         for view in self._target.views.values():
             view.phase = phase
+
+
+def _do_nothing() -> None:
+    """Stand for a pass without steps."""

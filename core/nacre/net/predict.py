@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
 from ..discovery.blame import answered
 from ..errors import ConfigError, DataError
@@ -41,6 +42,17 @@ class Wanted:
         return next(source for source in self.sources if blob in source.tops)
 
 
+@dataclass
+class Known:
+    """What `predict` need not find anew for a net: what its outputs need, and the random numbers of its inputs."""
+
+    wanted: dict[str | tuple[str, ...], Wanted] = field(default_factory=dict[str | tuple[str, ...], Wanted])
+    randoms: dict[str, RecordRandom] = field(default_factory=dict[str, RecordRandom])
+
+
+_known: WeakKeyDictionary[Net, Known] = WeakKeyDictionary()
+
+
 def wanted(layers: Iterable[Layer], output: str | Sequence[str] = "", algorithm: Algorithm | None = None) -> Wanted:
     """Return the layers and blobs that outputs need; by default the outputs are the blobs that no layer reads.
 
@@ -74,7 +86,9 @@ def predict(
     """Do the work of `Net.predict`; `made` keeps the derived nets."""
     import numpy as np
 
-    want = wanted(net.layers, output, net.algorithm)
+    found = _known.setdefault(net, Known()).wanted
+    if (want := found.get(asked := output if isinstance(output, str) else tuple(output))) is None:
+        want = found[asked] = wanted(net.layers, output, net.algorithm)
     named = want.outputs
     pairs = {name: pair for name in named if (pair := two_classes(net.layers, name))} if classes else {}
     if pairs:
@@ -265,7 +279,9 @@ def _transformed(batch: np.ndarray, name: str, source: Layer, net: Net, classes:
 
     whole = all(np.dtype(one.dtype).kind in "biu" for one in (batch, net.memory.final[name]))
     given = np.array(batch, np.int64 if whole else net.dtype)
-    random = RecordRandom(net.seed, f"predict-{name}", lambda: int(net.scalars["step"]))
+    randoms, scalars = _known.setdefault(net, Known()).randoms, net.scalars
+    if (random := randoms.get(name)) is None:
+        random = randoms[name] = RecordRandom(net.seed, f"predict-{name}", lambda: int(scalars["step"]))
     random.at(range(len(given)), np.zeros(len(given)))
     made: Any = source.prepare(name, given, random, "predict", net.fitted.get(name, {}), classes)
     return answered(source, "prepare", made, np.ndarray, "an array: the records that it got, changed")

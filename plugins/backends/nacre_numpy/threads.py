@@ -11,7 +11,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,17 +33,17 @@ def run(tasks: Sequence[Task]) -> None:
         function(*arguments)
 
 
-@contextmanager
-def small_buffers() -> Iterator[None]:
-    """Let NumPy's iterators use buffers below 1 KiB in this thread.
+class small_buffers:
+    """Let NumPy's iterators use buffers below 1 KiB in this thread: `with small_buffers():`.
 
     They would take three of 32 KiB for many a strided operation, and be no faster. The pool's threads always do so.
     """
-    before = np.setbufsize(BUFFER)
-    try:
-        yield
-    finally:
-        np.setbufsize(before)
+
+    def __enter__(self) -> None:
+        self._before = np.setbufsize(BUFFER)
+
+    def __exit__(self, *_: object) -> None:
+        np.setbufsize(self._before)
 
 
 def maximum(a: Any, b: Any, out: Any) -> None:
@@ -236,6 +235,19 @@ class Pool:
             self._finalize = None
 
 
+class Limit:
+    """What `Blas.limit` returns. A class, because passes of small nets take no longer than `contextmanager`."""
+
+    def __init__(self, blas: Any, count: int) -> None:
+        self._blas, self._count = blas, count
+
+    def __enter__(self) -> None:
+        self._before = self._blas.set_threads(self._count)
+
+    def __exit__(self, *_: object) -> None:
+        self._blas.set_threads(self._before)
+
+
 class Blas:
     """Reads and sets how many threads NumPy's bundled OpenBLAS uses; does nothing where there is no such library.
 
@@ -268,14 +280,9 @@ class Blas:
             self._set(count)
         return before
 
-    @contextmanager
-    def limit(self, count: int) -> Iterator[None]:
+    def limit(self, count: int) -> Limit:
         """`with blas.limit(1):` sets the number of threads, and puts back what it was."""
-        before = self.set_threads(count)
-        try:
-            yield
-        finally:
-            self.set_threads(before)
+        return Limit(self, count)
 
 
 @cache

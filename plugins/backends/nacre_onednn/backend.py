@@ -232,7 +232,10 @@ class OnednnBackend(HostMemory):
                     "backend 'onednn' was opened before this process was forked, and OpenMP does not work after a fork",
                     "start processes with 'spawn' or 'forkserver', or open the backend in the child process only",
                 )
-            with self.on_threads():
+            before = self.library.set_threads(self.threads)
+            try:
                 alone()
+            finally:
+                self.library.set_threads(before)
 
         return here

@@ -25,7 +25,7 @@ from .plans import Kept, key_of, likeness
 
 CANDIDATES = (CHANNELS_LAST, BLOCKED)
 ROUNDS = 5
-"""Rounds in which every trial is timed once. The first also warms the caches."""
+"""Rounds in which every trial is timed. The first also warms the caches."""
 
 
 LONG = 0.02
@@ -34,6 +34,15 @@ LONG = 0.02
 
 HOPELESS = 2
 """A trial slower than this multiple of the best in the first round is dropped."""
+
+
+TURNS = 4
+"""How often a trial that takes little time is run in a round: on a busy machine its threads may have to wait, which takes
+a hundred times as long as itself."""
+
+
+SHORT, AT_FIRST = 2e-4, 5e-3
+"""The seconds after which a round runs a trial no more; the first one is longer, since it drops trials."""
 
 
 SILENT = 2.0
@@ -230,12 +239,17 @@ class Trial:
         first.replay(threads)()
         self.replay = record.replay(threads)
 
-    def run(self) -> None:
-        """Run once, and note the time."""
+    def run(self, most: float) -> None:
+        """Run some times, until these took so many seconds, and note the least time."""
         assert self.replay is not None, "the trial was not prepared"
-        start = time.perf_counter()
-        self.replay()
-        self.seconds = min(self.seconds, time.perf_counter() - start)
+        end = time.perf_counter() + most
+        for _ in range(TURNS):
+            start = time.perf_counter()
+            self.replay()
+            now = time.perf_counter()
+            self.seconds = min(self.seconds, now - start)
+            if now > end:
+                break
 
 
 def _trials(kernel: OnednnKernel, stage: str, layouts: Layouts, before: Sequence[Trial]) -> list[Trial]:
@@ -273,6 +287,6 @@ def time_all(trials: Sequence[Trial]) -> None:
             best = min((trial.seconds for trial in trials), default=inf)
             for trial in trials:
                 if number == 0 or (trial.seconds < HOPELESS * best and (number == 1 or trial.seconds < LONG)):
-                    trial.run()
+                    trial.run(SHORT if number else AT_FIRST)
         for trial in trials:
             trial.replay = None  # the memory goes
