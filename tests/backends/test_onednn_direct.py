@@ -25,7 +25,8 @@ from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, describe, plain
 from nacre_onednn.helper import direct, native, winograd
 from nacre_onednn.helper.direct import TILES, DirectConvolution, packing
 from nacre_onednn.helper.winograd import WinogradConvolution
-from nacre_onednn.kernels.convolution import BY_WINOGRAD, DIRECTLY, IN_LARGER_TILES
+from nacre_onednn.kernels.columns import ColumnsConvolution
+from nacre_onednn.kernels.convolution import AS_PRODUCT, BY_WINOGRAD, DIRECTLY, IN_LARGER_TILES
 from nacre_onednn.record import aligned
 
 if reason := OnednnBackend.unusable():
@@ -172,6 +173,38 @@ def test_deconvolutions_agree_with_numpy(
         found = results(layer, random, backend="onednn", plan=plan)
         assert ways.items() <= found.pop("plan")["onednn"].get("ways", {}).get("conv", {}).items()
         assert_alike(found, {**expected})
+
+
+@given(
+    kind=st.sampled_from([ConvolutionLayer, DeconvolutionLayer]),
+    images=st.integers(1, 3),
+    channels=st.sampled_from([1, 3, 8, 16, 20]),
+    n_filter=st.sampled_from([1, 3, 7, 16, 32]),
+    axes=st.lists(st.tuples(*(st.integers(*ends) for ends in ((3, 6), (1, 3), (1, 3), (0, 2), (1, 2)))), min_size=1,
+                  max_size=2),
+    layout=st.sampled_from([CHANNELS_LAST, BLOCKED]),
+    bias=st.booleans(),
+    neuron=st.sampled_from(["Identity", "ReLU"]),
+)  # fmt: skip
+def test_products_of_windows_agree_with_numpy(
+    kind: type[Any], images: int, channels: int, axes: list[tuple[int, ...]], layout: str, **fields: Any
+) -> None:
+    size, kernel, stride, pad, dilation = map(tuple, zip(*axes, strict=True))
+    pad = tuple(min(one, cells - 1) for one, cells in zip(pad, kernel, strict=True))
+    fields |= {"kernel": kernel, "stride": stride, "pad": pad, "dilation": dilation}
+    size = tuple(one + 2 * cells for one, cells in zip(size, kernel, strict=True))
+    layer, shape = kind(name="conv", bottoms="x", tops="y", **fields), (images, channels, *size)
+    geometry = (Geometry if kind is ConvolutionLayer else Transposed)(layer, shape)
+    stages = (
+        {"forward": "forward", "data": "data"} if kind is ConvolutionLayer else {"forward": "data", "data": "forward"}
+    )
+    ours = ColumnsConvolution(geometry, relu=False, keeps=False)
+    ways = {stage: AS_PRODUCT for stage, theirs in stages.items() if ours.has(theirs)}
+    assert ours.windows > 256 or set(ways) == set(stages)
+    random = np.random.default_rng(0).normal(1, size=shape).astype(np.float32)
+    found = results(layer, random, backend="onednn", plan={"onednn": {"layout": layout, "ways": {"conv": ways}}})
+    assert ways.items() <= found.pop("plan")["onednn"].get("ways", {}).get("conv", {}).items()
+    assert_alike(found, results(layer, random, backend="numpy"))
 
 
 def parts_of(

@@ -24,7 +24,7 @@ if reason := OnednnBackend.unusable():
 if helper() is None:
     pytest.skip("the native helper was not compiled", allow_module_level=True)
 
-WAYS = ("as it is", "as the top", "as the bottom", "any", "in lanes", "by Winograd")
+WAYS = ("as it is", "as the top", "as the bottom", "any", "in lanes", "by Winograd", "as a product")
 
 
 def fill(net: Net, random: np.random.Generator) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from math import prod
 from operator import index
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import ConfigError, ContractError
 from ..text import with_article
@@ -117,6 +118,9 @@ class Placed:
     offset: int = 0
 
 
+_counted = itertools.count(1)
+
+
 class Storage:
     """The memory of one parameter, shared by everything that uses it: layers of a net, and nets of a layer.
 
@@ -125,13 +129,25 @@ class Storage:
     constraint follows. `cut` says which part of the whole net's parameter it is, if it is not all of it.
     """
 
+    changes: ClassVar[int] = 0
+    """Another number after every change of any storage: while it stays, so do all versions."""
+
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, cut: Cut | None = None) -> None:
         self.name = name
         self.shape = shape
         self.dtype = dtype
         self.cut = cut
         self.placed: Placed | None = None
-        self.version = 0
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    @version.setter
+    def version(self, version: int) -> None:
+        self._version = version
+        Storage.changes = next(_counted)
 
     @property
     def array(self) -> Array:

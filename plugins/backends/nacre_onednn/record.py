@@ -75,12 +75,11 @@ class Record:
         if not self.packings and not self.written:
             return run
         packings = [(packing, packing.record.replay(threads)) for packing in self.packings]
-        read = [storage for packing in self.packings for storage in packing.copies.storages]
-        packed: list[int] = []
+        packed = -1
 
         def pack_and_run() -> None:
             nonlocal packed
-            if packed != (now := [storage.version for storage in read]):  # one comparison for all of a net at rest
+            if packed != (now := Storage.changes):
                 for packing, pack in packings:
                     if packing.copies.old:
                         pack()

@@ -30,6 +30,7 @@ struct operation {
         struct lrn lrn;
         struct batch_norm batch_norm;
         struct fold fold;
+        struct columns columns;
         struct norm norm;
         struct pack pack;
         struct direct direct;
@@ -105,6 +106,7 @@ run_t run_pooling, run_pooling_gradient;                          /* pooling.c *
 run_t run_lrn, run_lrn_gradient;                                  /* lrn.c */
 run_t run_function, run_function_gradient;                        /* functions.c */
 run_t run_batch_norm;                                             /* batch_norm.c: both passes */
+run_t run_columns, run_columns_sum;                                /* columns.c */
 run_t run_fold;                                                   /* fold.c */
 run_t run_norm, run_norm_gradient;                                /* norm.c */
 int run_recurrent_marks(const struct operation *op);              /* sequences.c: 1 where a number is wrong, else 0 */

@@ -14,12 +14,12 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 21 };
+enum { HELPER_VERSION = 22 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
     RECTIFY, GATE, ADD, FUNCTION, FUNCTION_GRADIENT, SOFTMAX, SOFTMAX_GRADIENT,
-    POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM, FOLD,
+    POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM, FOLD, COLUMNS, COLUMNS_SUM,
     NORM, NORM_GRADIENT, EMBEDDING, EMBEDDING_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
     SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
     SHARED, RECURRENT_MARKS, RECURRENT_CLEAR, RECURRENT_BIAS, RECURRENT_WEIGHTS, RECURRENT, RECURRENT_GRADIENT
@@ -216,6 +216,15 @@ struct fold {
     float *folded, *folded_bias;
     int64_t outer, channels, inner;
     double epsilon;
+};
+
+/* COLUMNS reads images x and writes the matrix; COLUMNS_SUM reads the matrix and writes images y. See columns.c. */
+struct columns {
+    const float *x, *bias;
+    float *matrix, *y;
+    int64_t images, channels, height, width, rows, columns, out_height, out_width;
+    int64_t down, right, above, beside, row_step, column_step; /* stride, padding and dilation */
+    int64_t relu;
 };
 
 /* Rows of numbers; `centred`: the mean is subtracted. For each worker `scratch` has 4 rows, and `sums` 2. */

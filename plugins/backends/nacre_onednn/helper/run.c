@@ -38,6 +38,8 @@ static int run(const struct machine *machine, const struct operation *op) {
     case BATCH_NORM:
     case BATCH_NORM_SUM:
     case BATCH_NORM_GRADIENT: run_batch_norm(machine, op); return 0;
+    case COLUMNS: run_columns(machine, op); return 0;
+    case COLUMNS_SUM: run_columns_sum(machine, op); return 0;
     case FOLD: run_fold(machine, op); return 0;
     case RECURRENT_MARKS: return run_recurrent_marks(op);
     case RECURRENT_CLEAR: run_recurrent_clear(op); return 0;

@@ -35,13 +35,15 @@ from ..helper.winograd import WinogradConvolution
 from ..record import Copies
 from ..rewrite import fold_of
 from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
+from .columns import ColumnsConvolution
 
 AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bottom", "any"
 """Ways to lay bottom and top: as they are, with a plain one copied into or from the layout of the other, or both as is
 fastest for oneDNN."""
 
 
-DIRECTLY, BY_WINOGRAD, IN_LARGER_TILES = "in lanes", "by Winograd", "by Winograd, in larger tiles"
+DIRECTLY, AS_PRODUCT = "in lanes", "as a product"
+BY_WINOGRAD, IN_LARGER_TILES = "by Winograd", "by Winograd, in larger tiles"
 """Ways of the helper, by the names that saved plans have for them."""
 
 
@@ -148,9 +150,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             way: WinogradConvolution(self.geometry, relu=relu, keeps=self.keeps, large=large, narrow=narrow)
             for way, large in ((IN_LARGER_TILES, True), (BY_WINOGRAD, False))
         }
-        if not narrow:
-            ours[DIRECTLY] = DirectConvolution(self.geometry, relu=relu, keeps=self.keeps)
-        return ours
+        exact = {} if narrow else {DIRECTLY: DirectConvolution, AS_PRODUCT: ColumnsConvolution}
+        return ours | {way: kind(self.geometry, relu=relu, keeps=self.keeps) for way, kind in exact.items()}
 
     def take_over(self, norm: Any) -> bool:
         """Compute the BatchNorm behind it too, if that is possible; return whether it is."""

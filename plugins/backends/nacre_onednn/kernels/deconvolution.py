@@ -31,6 +31,7 @@ from ..dnnl.primitives import (
 from ..helper.direct import DirectConvolution
 from . import convolution
 from .base import Layouts, make_ones, rectify, stays_plain
+from .columns import ColumnsConvolution
 
 NESTED = "conv:"
 """How oneDNN calls a deconvolution that runs a convolution, and behind it reference code for the bias."""
@@ -117,6 +118,9 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
         if stage == "data":
             return ours.forward(top, ("dx", x), "")
         ours.names = self.weight, ours.names[1]
+        if isinstance(ours, ColumnsConvolution):
+            made = ours.data(("y", y), ("x", x), self.bias if self.biased else "")
+            return [*made, *(rectify(y) if self.relu else [])]
         bias = add_bias(y, self.layer.n_filter, self.bias) if self.biased else []
         return [*ours.data(("y", y), ("x", x)), *bias, *(rectify(y) if self.relu else [])]
 

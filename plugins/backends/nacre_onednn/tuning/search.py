@@ -37,8 +37,8 @@ HOPELESS = 2
 
 
 TURNS = 4
-"""How often a trial that takes little time is run in a round: on a busy machine its threads may have to wait, which takes
-a hundred times as long as itself."""
+"""How often a trial that takes little time is run in a round: on a busy machine its threads may have to wait, for a
+hundred times as long as it takes."""
 
 
 SHORT, AT_FIRST = 2e-4, 5e-3
