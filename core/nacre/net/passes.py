@@ -12,6 +12,7 @@ from ..engine.schedule import Schedule, compile_steps, failing_step
 from ..engine.target import Target
 from ..errors import NacreError, TopologyError
 from ..protocols.backend import Step, wrapped
+from .input import InputState
 
 
 class Passes:
@@ -59,7 +60,9 @@ class Passes:
 
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
         try:
-            run = wrapped(self._target.backend, self._watched(steps) if self.watch else compile_steps(steps))
+            backend = self._target.backend
+            own = not self.watch and all(step.own is backend or _is_idle(step) for step in steps)
+            run = wrapped(backend, self._watched(steps) if self.watch else compile_steps(steps), own=own)
         finally:
             self._turn(self._target.phase)
         return self._answerable(run, steps)
@@ -133,6 +136,11 @@ class Passes:
     def _turn(self, phase: str) -> None:
         for view in self._target.views.values():
             view.phase = phase
+
+
+def _is_idle(step: Step) -> bool:
+    """Return whether a step computes nothing with arrays."""
+    return step.kind == "rows" or isinstance(step.worker, InputState)
 
 
 def _do_nothing() -> None:

@@ -238,6 +238,10 @@ class Backend:
         """Return a pass with what it needs around it (a lock, a number of threads). Called once for each pass."""
         return run
 
+    def wrap_own(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Return what `wrap` does for a pass of the backend's own steps, between which no other code computes."""
+        return self.wrap(run)
+
 
 class HostMemory(Backend):
     """NumPy arrays in the machine's own memory, aligned (`ALIGNMENT`); arrays of every backend pass through them."""
@@ -276,10 +280,11 @@ class HostMemory(Backend):
         array[...] = host
 
 
-def wrapped(backend: Backend, run: Callable[[], None]) -> Callable[[], None]:
-    """Return what a backend's `wrap` returns. Raises PluginError if it cannot be called."""
-    made = backend.wrap(run)
-    return answered(backend, "wrap", made, Callable, "a function: the pass that it got, or one that calls it")
+def wrapped(backend: Backend, run: Callable[[], None], *, own: bool = False) -> Callable[[], None]:
+    """Return what a backend's `wrap`, or `wrap_own`, returns. Raises PluginError if it cannot be called."""
+    made = backend.wrap_own(run) if own else backend.wrap(run)
+    what = "a function: the pass that it got, or one that calls it"
+    return answered(backend, "wrap_own" if own else "wrap", made, Callable, what)
 
 
 def loop(steps: Sequence[Step]) -> Callable[[], None]:

@@ -31,7 +31,7 @@ class NumpyBackend(HostMemory):
         self.pool = Pool()
         self.blas = Blas()
         self.xp = Functions(self.pool)
-        self._lock = threading.RLock()
+        self.turn = threading.RLock()
 
     def environment(self) -> dict[str, Any]:
         return {"threads": self.pool.count, "blas": self.blas.description}
@@ -65,7 +65,7 @@ class NumpyBackend(HostMemory):
         """Run a pass alone on the pool's threads, with BLAS kept to one and NumPy's iterators to small buffers."""
 
         def alone() -> None:
-            with self._lock, self.blas.limit(1), small_buffers():
+            with self.turn, self.blas.limit(1), small_buffers():
                 run()
 
         return alone

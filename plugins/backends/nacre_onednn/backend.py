@@ -62,7 +62,8 @@ class OnednnBackend(HostMemory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.xp = open_backend("numpy").xp  # the own code of layers uses all threads too
+        self.numpy: Any = open_backend("numpy")
+        self.xp = self.numpy.xp  # the own code of layers uses all threads too
         self.library = library()
         self.computes = ("bf16",) if self.library.narrow else ()
         self.lacks = {} if self.library.narrow else {"bf16": "bf16 needs a processor with avx512_bf16 or AMX"}
@@ -179,7 +180,7 @@ class OnednnBackend(HostMemory):
         calls: list[Callable[[], None]] = []
         for captured, run_of_steps in itertools.groupby(steps, key=_is_captured):
             some = list(run_of_steps)
-            calls += [self._recorded(some)] if captured else [step.call for step in some]
+            calls += [self._recorded(some)] if captured else [self.numpy.wrap(step.call) for step in some]
 
         def run() -> None:
             for call in calls:
@@ -224,7 +225,10 @@ class OnednnBackend(HostMemory):
 
         A step takes twice as long if threads of BLAS wait beside those of OpenMP.
         """
-        alone = open_backend("numpy").wrap(run)
+        return self.wrap_own(self.numpy.wrap(run))
+
+    def wrap_own(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Run a pass alone on OpenMP's threads; NumPy stays as it is, since replaying a run needs little of it."""
 
         def here() -> None:
             if os.getpid() != self._process:
@@ -232,10 +236,11 @@ class OnednnBackend(HostMemory):
                     "backend 'onednn' was opened before this process was forked, and OpenMP does not work after a fork",
                     "start processes with 'spawn' or 'forkserver', or open the backend in the child process only",
                 )
-            before = self.library.set_threads(self.threads)
-            try:
-                alone()
-            finally:
-                self.library.set_threads(before)
+            with self.numpy.turn:
+                before = self.library.set_threads(self.threads)
+                try:
+                    run()
+                finally:
+                    self.library.set_threads(before)
 
         return here

@@ -79,10 +79,16 @@ INLINE void sum(const struct operation *op, int64_t start, int64_t stop, int64_t
 
 VERSIONS(sum)
 
+/* Numbers of the matrix. */
+static int64_t numbers(const struct operation *op) {
+    const struct columns *c = &op->columns;
+    return c->images * c->out_height * c->out_width * c->rows * c->columns * c->channels;
+}
+
 void run_columns(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, lay, op->columns.images * op->columns.out_height, 1);
+    share_rows(machine, op, lay, op->columns.images * op->columns.out_height, numbers(op));
 }
 
 void run_columns_sum(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, best_sum(), op->columns.images * op->columns.height, 1);
+    share_rows(machine, op, best_sum(), op->columns.images * op->columns.height, numbers(op));
 }

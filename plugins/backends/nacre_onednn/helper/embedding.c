@@ -64,7 +64,7 @@ int run_embedding(const struct machine *machine, const struct operation *op) {
     int64_t counted = (images < (double)e->images ? (int64_t)images : e->images) * e->steps;
     for (int64_t row = 0; row < rows; row++)
         if ((e->numbers[row] = row < counted ? number_of(e, row) : 0) < 0) return 1;
-    share_out(machine, op, best_take(), rows, 1);
+    share_rows(machine, op, best_take(), rows, rows * e->size);
     return 0;
 }
 

@@ -197,7 +197,7 @@ VERSIONS(differentiate)
 
 static void share_chunks(const struct machine *machine, const struct operation *op, work_t work) {
     int64_t size = op->function.size;
-    share_out(machine, op, work, size, size > ALONE ? CHUNK : size);
+    share_out(machine, op, work, size, EXPENSIVE * size > ALONE ? CHUNK : size);
 }
 
 void run_function(const struct machine *machine, const struct operation *op) {

@@ -7,7 +7,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { ALONE = 1 << 15 }; /* elements up to which one thread does the work */
+enum { EXPENSIVE = 8 };   /* simple operations that take as long as a function such as exp */
+enum { ALONE = 1 << 15 }; /* numbers up to which one thread does the work: waking another takes longer */
 
 struct operation {
     int64_t kind;
@@ -53,6 +54,9 @@ typedef void (*work_t)(const struct operation *op, int64_t start, int64_t stop, 
 
 /* Divides `size` pieces among the threads; a thread's share begins at a multiple of `unit`. */
 void share_out(const struct machine *machine, const struct operation *op, work_t work, int64_t size, int64_t unit);
+
+/* The same for rows, which have so many `numbers` together: few are done at once. */
+void share_rows(const struct machine *machine, const struct operation *op, work_t work, int64_t rows, int64_t numbers);
 
 /* The same for elements: few are done at once, and pieces begin at whole blocks of random numbers. */
 void share_elements(const struct machine *machine, const struct operation *op, work_t work, int64_t size);

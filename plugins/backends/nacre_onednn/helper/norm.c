@@ -93,7 +93,7 @@ VERSIONS(norm_rows)
 VERSIONS(norm_back)
 
 void run_norm(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, best_norm_rows(), op->norm.rows, 1);
+    share_rows(machine, op, best_norm_rows(), op->norm.rows, op->norm.rows * op->norm.size);
 }
 
 void run_norm_gradient(const struct machine *machine, const struct operation *op) {

@@ -149,10 +149,16 @@ INLINE void rows_back(const struct operation *op, int64_t start, int64_t stop, i
 VERSIONS(rows_of)
 VERSIONS(rows_back)
 
+/* Cells of all windows. */
+static int64_t numbers(const struct operation *op) {
+    const struct pooling *p = &op->pooling;
+    return p->planes * p->out_rows * p->out_columns * p->side * p->down * p->right;
+}
+
 void run_pooling(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, best_rows_of(), op->pooling.planes * op->pooling.out_rows, 1);
+    share_rows(machine, op, best_rows_of(), op->pooling.planes * op->pooling.out_rows, numbers(op));
 }
 
 void run_pooling_gradient(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, best_rows_back(), op->pooling.planes * op->pooling.rows, 1);
+    share_rows(machine, op, best_rows_back(), op->pooling.planes * op->pooling.rows, numbers(op));
 }

@@ -257,18 +257,18 @@ IN_BOTH(data)
 
 void run_small_batch(const struct machine *machine, const struct operation *op) {
     struct product s = product(&op->small_batch);
-    share_out(machine, op, op->small_batch.narrow ? narrow_lay_images : wide_lay_images, s.lines, 1);
-    share_out(machine, op, op->small_batch.narrow ? narrow_forward : wide_forward, (s.outputs + 1) / 2, 1);
+    share_rows(machine, op, op->small_batch.narrow ? narrow_lay_images : wide_lay_images, s.lines, s.padded * s.features);
+    share_rows(machine, op, op->small_batch.narrow ? narrow_forward : wide_forward, (s.outputs + 1) / 2, s.outputs * s.features);
 }
 
 void run_small_batch_data(const struct machine *machine, const struct operation *op) {
     struct product s = product(&op->small_batch);
-    share_out(machine, op, op->small_batch.narrow ? narrow_lay_tops : wide_lay_tops, s.tops, LANES);
-    share_out(machine, op, op->small_batch.narrow ? narrow_data : wide_data, s.blocks, 1);
+    share_out(machine, op, op->small_batch.narrow ? narrow_lay_tops : wide_lay_tops, s.tops, s.tops * s.padded > ALONE ? LANES : s.tops);
+    share_rows(machine, op, op->small_batch.narrow ? narrow_data : wide_data, s.blocks, s.outputs * s.features);
 }
 
 void run_small_batch_weights(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, weights, (op->small_batch.outputs + ROWS - 1) / ROWS, 1);
+    share_rows(machine, op, weights, (op->small_batch.outputs + ROWS - 1) / ROWS, op->small_batch.outputs * op->small_batch.features);
 }
 
 #endif

@@ -40,9 +40,9 @@ VERSIONS(softmax_some)
 VERSIONS(softmax_back)
 
 void run_softmax(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, best_softmax_some(), op->softmax.images, 1);
+    share_rows(machine, op, best_softmax_some(), op->softmax.images, EXPENSIVE * op->softmax.images * op->softmax.classes);
 }
 
 void run_softmax_gradient(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, best_softmax_back(), op->softmax.images, 1);
+    share_rows(machine, op, best_softmax_back(), op->softmax.images, op->softmax.images * op->softmax.classes);
 }

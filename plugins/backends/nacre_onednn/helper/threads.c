@@ -26,6 +26,10 @@ void share_out(const struct machine *machine, const struct operation *op, work_t
         work(op, 0, size, 0);
 }
 
+void share_rows(const struct machine *machine, const struct operation *op, work_t work, int64_t rows, int64_t numbers) {
+    share_out(machine, op, work, rows, numbers > ALONE ? 1 : rows);
+}
+
 void share_elements(const struct machine *machine, const struct operation *op, work_t work, int64_t size) {
     share_out(machine, op, work, size, size > ALONE ? LANES : size);
 }
