@@ -28,7 +28,7 @@ struct window {
         }                                                                                                              \
     }                                                                                                                  \
     INLINE void largest_##width(const struct pooling *p, const struct window *w, int64_t at, const int relu,           \
-                                const int bytes, const int narrow) {                                                   \
+                                const int bytes, const int narrow, const int counts) {                                 \
         words_##width best, other, wins = (words_##width){0} + w->cell;                                                \
         read_##width(w->x, w->from + at, &best, narrow);                                                               \
         for (int64_t row = 0; row < w->rows; row++)                                                                    \
@@ -37,14 +37,15 @@ struct window {
                 words_##width taken = ~((floats_##width)other <= (floats_##width)best) &                               \
                                       ((floats_##width)best == (floats_##width)best);                                  \
                 int32_t cell = w->cell + (int32_t)(row * p->right + column);                                           \
-                best = (other & taken) | (best & ~taken), wins = (cell & taken) | (wins & ~taken);                     \
+                best = (other & taken) | (best & ~taken);                                                              \
+                if (counts) wins = (cell & taken) | (wins & ~taken);                                                   \
             }                                                                                                          \
         if (relu) best &= ~((floats_##width)best < 0);                                                                 \
         halves_##width halves = __builtin_convertvector(best >> 16, halves_##width);                                   \
         memcpy((char *)w->y + (w->to + at) * (narrow ? 2 : 4), narrow ? (void *)&halves : (void *)&best,               \
                narrow ? sizeof halves : sizeof best);                                                                  \
         bytes_##width small = __builtin_convertvector(wins, bytes_##width);                                            \
-        if (w->winners)                                                                                                \
+        if (counts)                                                                                                    \
             memcpy((char *)w->winners + (w->to + at) * (bytes ? 1 : 4), bytes ? (void *)&small : (void *)&wins,        \
                    bytes ? sizeof small : sizeof wins);                                                                \
     }
@@ -82,7 +83,8 @@ GIVE_BACK(4)
 GIVE_BACK(8)
 
 /* Pieces are rows of y. */
-INLINE void rows_in(const struct operation *op, int64_t start, int64_t stop, const int relu, const int bytes, const int narrow) {
+INLINE void rows_in(const struct operation *op, int64_t start, int64_t stop, const int relu, const int bytes, const int narrow,
+                    const int counts) {
     struct pooling p = op->pooling; /* a copy, which no store to y can change */
     for (int64_t line = start; line < stop; line++) {
         int64_t plane = line / p.out_rows, top = line % p.out_rows * p.step_down - p.above, skip = larger(0, -top);
@@ -94,9 +96,9 @@ INLINE void rows_in(const struct operation *op, int64_t start, int64_t stop, con
                                (line * p.out_columns + column) * p.side, rows, columns,
                                (int32_t)(skip * p.right + over)};
             int64_t at = 0;
-            for (; at + 8 <= p.side; at += 8) largest_8(&p, &w, at, relu, bytes, narrow);
-            for (; at + 4 <= p.side; at += 4) largest_4(&p, &w, at, relu, bytes, narrow);
-            for (; at < p.side; at++) largest_1(&p, &w, at, relu, bytes, narrow);
+            for (; at + 8 <= p.side; at += 8) largest_8(&p, &w, at, relu, bytes, narrow, counts);
+            for (; at + 4 <= p.side; at += 4) largest_4(&p, &w, at, relu, bytes, narrow, counts);
+            for (; at < p.side; at++) largest_1(&p, &w, at, relu, bytes, narrow, counts);
         }
     }
 }
@@ -105,9 +107,11 @@ INLINE void rows_of(const struct operation *op, int64_t start, int64_t stop, int
     int relu = op->pooling.relu != 0, bytes = op->pooling.bytes != 0;
     (void)worker;
     if (op->pooling.narrow)
-        rows_in(op, start, stop, relu, bytes, 1);
+        rows_in(op, start, stop, relu, bytes, 1, op->pooling.winners != NULL);
+    else if (op->pooling.winners)
+        rows_in(op, start, stop, relu, bytes, 0, 1);
     else
-        rows_in(op, start, stop, relu, bytes, 0);
+        rows_in(op, start, stop, relu, bytes, 0, 0);
 }
 
 /* dx = the sum of dy of the windows that a cell wins. Pieces are rows of x. */
