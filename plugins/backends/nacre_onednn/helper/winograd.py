@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
@@ -125,7 +126,7 @@ class WinogradConvolution(DirectConvolution):
         channels = sizes.channels * self.many
         if back and self.step > 1:
             channels, numbers = sizes.filters * sizes.deep.kernel, _turned(numbers)
-        tiles = _tiles(cells * channels, LEAST.get(cells, TILES), MOST_TILES, ROOM)
+        tiles = self._share(numbers, _tiles(cells * channels, LEAST.get(cells, TILES), MOST_TILES, ROOM))
         scratch = (_bytes(cells, tiles * channels) + _bytes(cells, tiles * 2 * LANES)) * self.workers
         buffers = {
             "x": (x, x_desc.bytes),
@@ -135,6 +136,17 @@ class WinogradConvolution(DirectConvolution):
             "scratch": ("scratch", scratch),
         }
         return [tiling, HelperCall(buffers, "winograd", {**numbers, "tiles": tiles}, self.workers)]
+
+    def _share(self, numbers: Mapping[str, int], most: int) -> int:
+        """Return how many tiles are worked on at a time, so that few tiles are as much work for each thread."""
+        phases, side = numbers["y_step"], numbers["side"]
+        rows, columns = (
+            -(-numbers[pixels] // (phases * (numbers[edge] + 1 - side)))
+            for pixels, edge in (("out_height", "tall"), ("out_width", "broad"))
+        )
+        tiles = numbers["images"] * numbers["out_deep"] * rows * columns
+        each = -(-tiles // self.workers)
+        return min(most, -(-each // TILES) * TILES)
 
     def weights(self, bottom: Buffer, top: Buffer, bias: str) -> list[Call]:
         sizes, channels = self.sizes, self.sizes.channels * self.many
