@@ -12,6 +12,7 @@ from ..engine.schedule import Schedule, compile_steps, failing_step
 from ..engine.target import Target
 from ..errors import NacreError, TopologyError
 from ..protocols.backend import Step, wrapped
+from ..protocols.parameter import Storage
 from .input import InputState
 
 
@@ -78,8 +79,8 @@ class Passes:
             try:
                 run()
                 self._target.check_required()
-                for storage in written:
-                    storage.version += 1
+                if written:
+                    Storage.note_changes(written)
             except BaseException as error:
                 self._refuse_replaced(error)
                 step = failing_step(error, steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from operator import index
@@ -147,6 +148,13 @@ class Storage:
     @version.setter
     def version(self, version: int) -> None:
         self._version = version
+        Storage.changes = next(_counted)
+
+    @staticmethod
+    def note_changes(storages: Iterable[Storage]) -> None:
+        """Raise the version of several by one."""
+        for storage in storages:
+            storage._version += 1
         Storage.changes = next(_counted)
 
     @property

@@ -21,6 +21,7 @@ from ..net.turns import in_turn
 from ..protocols.algorithm import Algorithm, AlgorithmState
 from ..protocols.backend import Step
 from ..protocols.communicator import any_rank
+from ..protocols.parameter import Storage
 from ..protocols.state import SourceState
 from ..threads import WaitInterrupted, end_wait
 from .agreement import check_agreement, facts_of, fingerprint
@@ -304,8 +305,7 @@ class Training:
                 raise
             finally:  # also after an error: it is not known how far the update came
                 if number + 1 == count:
-                    for storage in self._changed:
-                        storage.version += 1
+                    Storage.note_changes(self._changed)
             if self.trains:
                 images += net.rows
                 if self.solver.check_finite or net.communicator is not None:
@@ -341,8 +341,7 @@ class Training:
         self._find_rates(iteration)
         self.method.advance()
         self._compiled_update()
-        for storage in self._changed:
-            storage.version += 1
+        Storage.note_changes(self._changed)
 
     def _find_rates(self, iteration: int) -> None:
         scalars = self.net.scalars

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,6 +27,8 @@ TOLD = {
 
 SLURM_NTASKS is not among them: a job of several tasks may run one process, which no srun has started.
 """
+PASSED_ON = 0.5
+"""Seconds after which a launcher has shown what a rank wrote: as soon as one aborts, it throws the rest away."""
 PIECE = 1 << 18  # numbers that are brought together from all ranks at a time
 SHARED = Path("/dev/shm")
 LEFT = ("mpich_shm_*", "sm_segment.*", "vader_segment.*", "ucx_shm_*")
@@ -200,6 +203,7 @@ class MpiCommunicator(Communicator):
         world = self._mpi.COMM_WORLD
         name = f"rank {world.Get_rank()} of {world.Get_size()}"
         print(f"error: {name}: {message}", file=sys.stderr, flush=True)  # noqa: T201
+        time.sleep(PASSED_ON)
         world.Abort(code)
         os._exit(code)  # not reached
 

@@ -33,8 +33,7 @@ class Flat:
         """Write `numbers` into the arrays."""
         for array, part in zip(self.arrays, self._parts, strict=True):
             self.backend.from_host(part, array)
-        for storage in self.storages:
-            storage.version += 1
+        Storage.note_changes(self.storages)
 
     def average(self, communicator: Communicator, *, ordered: bool = False, weight: int = 1, total: int = 0) -> None:
         """Replace the arrays by their means over all ranks: this one counts `weight` times, all together `total` times.
