@@ -23,7 +23,7 @@ class Benchmark:
     # on one side and not on the other; behind many layers that is not little. In float64 twins agree to 1e-10.
     apart: float = 1e-4
     # In bf16 maxima of pools that lie close together change places. PyTorch's own bf16 is as far from its float32:
-    # by 0.37 in ResNet-20's first layer, by 1.0 in MobileNetV2's, where its layouts are 0.9 apart, and losses tell more.
+    # by 0.37 in ResNet-20's first layer, by 1.0 in MobileNetV2's, and its layouts by 0.9 from each other.
     apart_in_bf16: float = 0.2
     # How far the losses of the second and third step may lie apart, as a share; in bf16 also that of the first.
     losses_apart: float = 1e-3
