@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
-from ..discovery.blame import blamed
+from ..discovery.blame import blaming
 from ..errors import NacreError
 
 P = ParamSpec("P")
@@ -97,13 +97,8 @@ def in_turn(
     def decorate(method: Callable[Concatenate[Has, P], R]) -> Callable[Concatenate[Has, P], R]:
         @wraps(method)
         def call(self: Has, *args: P.args, **kwargs: P.kwargs) -> R:
-            with getattr(self.turns, way):
-                try:
-                    return method(self, *args, **kwargs)
-                except BaseException as error:
-                    if (found := blamed(error)) is not None:
-                        raise found from error
-                    raise
+            with getattr(self.turns, way), blaming():
+                return method(self, *args, **kwargs)
 
         return call
 

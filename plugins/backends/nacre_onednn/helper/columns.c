@@ -52,7 +52,7 @@ INLINE void add_row(const struct columns *c, const float *from, float *to, const
     }
 }
 
-/* Each pixel is the sum of the cells that saw it, and a bias, with ReLU behind it. Pieces are rows of pixels. */
+/* Each pixel is the sum of the cells that saw it, and a bias. Pieces are rows of pixels. */
 INLINE void sum(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const struct columns *c = &op->columns;
     const int64_t channels = c->channels, line = c->columns * channels;
@@ -73,7 +73,6 @@ INLINE void sum(const struct operation *op, int64_t start, int64_t stop, int64_t
             else
                 add_row(c, from, to, channels);
         }
-        for (int64_t at = 0; at < c->width * channels && c->relu; at++) to[at] = to[at] < 0 ? 0 : to[at]; /* a NaN stays */
     }
 }
 

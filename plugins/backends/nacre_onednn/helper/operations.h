@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 22 };
+enum { HELPER_VERSION = 23 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -224,7 +224,6 @@ struct columns {
     float *matrix, *y;
     int64_t images, channels, height, width, rows, columns, out_height, out_width;
     int64_t down, right, above, beside, row_step, column_step; /* stride, padding and dilation */
-    int64_t relu;
 };
 
 /* Rows of numbers; `centred`: the mean is subtracted. For each worker `scratch` has 4 rows, and `sums` 2. */
