@@ -90,6 +90,21 @@ def watched() -> type[Any]:
     return WatchedBackend
 
 
+def losses_of(training: Any, turns: int, backend: Any = None) -> list[float]:
+    """Return the losses of some iterations; from the middle on, no memory of the backend may grow."""
+    losses: list[float] = []
+    pools: list[Any] = []
+    before: list[int] = []
+    for turn in range(turns):
+        training.step()
+        losses.append(training.loss)
+        if backend is not None and turn == turns // 2:
+            pools = [one.pool for one in backend.recordings] + [backend.cupy.get_default_memory_pool()]
+            before = [pool.total_bytes() for pool in pools]
+    assert [pool.total_bytes() for pool in pools] == before, "replays allocate nothing"
+    return losses
+
+
 @contextmanager
 def lazily(cupy: Any, late: bool = True) -> Generator[None]:
     """Let the device run only when somebody waits for it, in the block."""
