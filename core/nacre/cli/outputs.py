@@ -52,32 +52,35 @@ def names_for(file: NetFile, blob: str, count: int, given: Sequence[str] | None,
     return given
 
 
-def names_of_two(file: NetFile, blob: str) -> Sequence[str]:
-    """Return the names of two classes if one number tells them apart, the probability of the second; else none."""
+def names_of_two(file: NetFile, blob: str) -> Sequence[str] | None:
+    """Return the names of two classes, () if unknown, if each number is the probability of the second; else None."""
     from ..net.fitted import CLASSES, two_classes
 
     if (pair := two_classes(file.layers, blob)) is None:
-        return ()
+        return None
     judged, boundary, label = pair
+    if boundary != 0.5 and judged == blob:
+        return None  # scores
     names = file.fitted.get(label, {}).get(CLASSES, ())
-    return names if len(names) == 2 and (boundary == 0.5 or judged != blob) else ()
+    return names if len(names) == 2 else ()
 
 
 def best(
-    array: np.ndarray[Any, Any], top: int, names: Sequence[str], whole: np.ndarray[Any, Any]
+    array: np.ndarray[Any, Any], top: int, names: Sequence[str], whole: np.ndarray[Any, Any], *, alone: bool = False
 ) -> list[list[dict[str, Any]]]:
     """Return the highest numbers of every record: {class, name, value, percent}; percent if they are probabilities.
 
-    The list of a record is empty if some of its results are not finite, or if some of its inputs were NaN (`whole` is
-    false): layers of some backends hide NaN, and a class would be a guess. A single number, the result of a regression,
-    is not a class: it has no name if `names` has none.
+    These add up to 1, unless each stands `alone`, as where a record may be of several classes. The list of a record is
+    empty if some of its results are not finite, or if some of its inputs were NaN (`whole` is false): layers of some
+    backends hide NaN, and a class would be a guess. A single number, the result of a regression, is not a class: it has
+    no name if `names` has none.
     """
     import numpy as np
 
     flat: Any = array.reshape(len(array), -1)
     finite = whole & np.isfinite(flat).all(axis=1)
     several = flat.shape[1] > 1
-    shares = several and are_probabilities(flat[finite])
+    shares = several and are_probabilities(flat[finite], alone=alone)
     rows: list[list[dict[str, Any]]] = []
     for values, known in zip(flat, finite, strict=True):
         order = np.argsort(-values, kind="stable")[: top if known else 0]
@@ -95,10 +98,12 @@ def best(
     return rows
 
 
-def are_probabilities(rows: np.ndarray[Any, Any]) -> bool:
-    """Return whether every row is of probabilities, and not of other scores."""
+def are_probabilities(rows: np.ndarray[Any, Any], *, alone: bool = False) -> bool:
+    """Return whether every row is of probabilities, which add up to 1 or stand `alone`, and not of other scores."""
     import numpy as np
 
+    if alone:
+        return not ((rows < 0) | (rows > 1)).any()
     return bool((rows >= 0).all() and np.allclose(rows.sum(axis=1), 1, atol=1e-3))
 
 
@@ -106,29 +111,32 @@ class Answers:
     """What is told of each record, from the first of the wanted blobs: its best classes, or its numbers.
 
     `names` are those of the classes; `numbers` is true if the output is not of classes, but numbers, in `unit`. `two`
-    are the names of `names_of_two`.
+    is what `names_of_two` returns.
     """
 
-    def __init__(self, names: Sequence[str], top: int, *, numbers: bool, unit: str, two: Sequence[str] = ()) -> None:
+    def __init__(
+        self, names: Sequence[str], top: int, *, numbers: bool, unit: str, two: Sequence[str] | None = None
+    ) -> None:
         self.names, self.top, self.numbers, self.unit, self.two = names, top, numbers, unit, two
 
     @classmethod
     def about(cls, file: NetFile, blob: str, names: Sequence[str] | None, top: int, unit: str) -> Answers:
         """Return what is told of a blob of a net; `names` are those that were given."""
-        two = () if names else names_of_two(file, blob)
-        return cls(names or (), top, numbers=compares_numbers(file.layers, blob), unit=unit, two=two)
+        numbers, two = compares_numbers(file.layers, blob), names_of_two(file, blob)
+        return cls(names or (), top, numbers=numbers, unit=unit, two=two)
 
     def of(self, array: np.ndarray[Any, Any], whole: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
         """Return for each record {classes: [...]} or {values: [...], unit}, as data for JSON; see `best`."""
         import numpy as np
 
-        if self.two and array[0].size == 1:
+        alone = self.two is not None
+        if self.two and not self.names and array[0].size == 1:
             second = array.reshape(-1, 1)
-            if not ((second < 0) | (second > 1)).any():
+            if are_probabilities(second, alone=True):
                 pairs = np.concatenate([1 - second, second], axis=1)
                 return [{"classes": row} for row in best(pairs, self.top, self.two, whole)]
         if not self.numbers:
-            return [{"classes": row} for row in best(array, self.top, self.names, whole)]
+            return [{"classes": row} for row in best(array, self.top, self.names, whole, alone=alone)]
         rows = array.reshape(len(array), -1).astype(np.float64)
         unit = {"unit": self.unit} if self.unit else {}
         return [

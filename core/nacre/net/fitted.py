@@ -78,10 +78,10 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def two_classes(layers: Iterable[Layer], blob: str) -> tuple[str, float, str] | None:
-    """Return how a blob with one number for each record tells two classes apart, or None if no loss does.
+    """Return how each number of a blob tells two classes apart, or None if no loss does.
 
     It is the blob that the loss reads, from which `blob` may be made by layers of one bottom without parameters, such
-    as a sigmoid; the number above which a record is of the second class; and the blob of the labels.
+    as a sigmoid; the number above which it stands for the second class; and the blob of the labels.
     """
     graph = Graph.of(layer for layer in layers if not layer.is_source)
     every = [*dict.fromkeys(node for phase in PHASES for node in expand(graph, phase).nodes)]

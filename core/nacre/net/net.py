@@ -553,7 +553,8 @@ class Net(NetAccess):
             output: name of a blob, or its handle, or several; by default the blobs that no layer reads.
             batch_size: records at a time; by default as in this net.
             classes: return for each record the name of the class with the largest number, or the number of the class
-                if the net knows no names.
+                if the net knows no names. Where a loss tells two classes apart by each number, such as
+                SigmoidCrossEntropyLoss, whether it is of the second: a row of 0 and 1 for several.
 
         Returns:
             A NumPy array with one row for each record; {blob: array} for several outputs.

@@ -122,7 +122,7 @@ def predict(
         known = class_names(net.layers, net.fitted, sizes.get)  # outputs may be absent from the phase of the net
         joined = {
             name: _of_two(name, joined[pairs[name][0]], pairs[name][1], known.get(pairs[name][2], ()))
-            if name in pairs and sizes[name] == 1
+            if name in pairs
             else _classes(name, joined[name], known.get(name, ()))
             for name in named
         }
@@ -194,11 +194,15 @@ def _classes(name: str, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
 
 
 def _of_two(name: str, values: np.ndarray, boundary: float, names: Sequence[str]) -> np.ndarray:
-    """Return for each record whether its number is above the boundary, 0 or 1: or the names of these two classes."""
+    """Return for each number whether it is above the boundary, 0 or 1: or the names of these two classes.
+
+    Of one number for each record there is one answer, of several, as for records with several labels, a row.
+    """
     import numpy as np
 
     _refuse_nan(name, values)
-    numbers = (values.reshape(-1) > boundary).astype(np.int64)
+    numbers = (values > boundary).astype(np.int64)
+    numbers = numbers.reshape(-1) if values[0].size == 1 else numbers
     return np.array(names)[numbers] if len(names) == 2 else numbers
 
 

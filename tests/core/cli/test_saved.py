@@ -132,6 +132,21 @@ def test_one_probability_is_that_of_the_second_of_two_classes() -> None:
     assert "rain" not in run("predict", "two.nacre", "table.npy", "--blob", "score").out, "a score is no probability"
 
 
+def test_several_probabilities_are_each_a_percentage() -> None:
+    table = np.random.default_rng(0).normal(size=(40, 3))
+    x, label = Input(3, name="x"), Input(3, name="label")
+    score = L.InnerProduct(output_dim=3, name="score")(x)
+    net = Net("labels", [L.SigmoidCrossEntropyLoss()(score, label), L.Sigmoid(name="prob")(score)], backend="numpy")
+    net.fit(table, table > 0, epochs=5, lr=0.1, quiet=True)
+    net.save("labels.nacre")
+    np.save("table.npy", table[:1])
+    Path("labels.txt").write_text("cat\ndog\nhen\n")
+    chances = sorted(zip(100 * net.predict(table[:1], "prob")[0], ["cat", "dog", "hen"], strict=True), reverse=True)
+    expected = "  ".join(f"{name} {percent:.1f} %" for percent, name in chances)
+    assert run("predict", "labels.nacre", "table.npy", "--classes", "labels.txt").out.strip() == f"0: {expected}"
+    assert "%" not in run("predict", "labels.nacre", "table.npy", "--blob", "score").out, "scores are no probabilities"
+
+
 def test_a_saved_net_is_tested_with_data_that_are_given(saved: Path) -> None:
     own = run("test", "small.toml", "latest", "--json").json
     Path("train.h5").unlink()

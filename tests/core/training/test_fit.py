@@ -398,6 +398,19 @@ def test_one_number_tells_two_classes_apart(probabilities: bool) -> None:
     assert (net.predict(X, classes=True) == (found == "yes")).mean() > 0.9
 
 
+def test_a_record_of_several_classes_is_answered_with_a_row() -> None:
+    labels = (X[:, :3] > 0).astype(np.int64)
+    x, label = Input(6, name="x"), Input(3, name="label")
+    score = L.InnerProduct(output_dim=3, name="score")(x)
+    outputs = [L.SigmoidCrossEntropyLoss()(score, label), L.Sigmoid(name="prob")(score)]
+    net = Net("n", outputs, backend="numpy")
+    net.fit(X, labels, epochs=40, lr=0.1, quiet=True)
+    found = net.predict(X, "prob", classes=True)
+    assert found.dtype == np.int64
+    assert (found == (net.predict(X, "score") > 0)).all()
+    assert (found == labels).mean() > 0.9
+
+
 def test_names_are_refused_where_they_are_no_classes() -> None:
     x, y = Input(6, name="x"), Input(1, name="y")
     score = L.InnerProduct(output_dim=1)(x)
