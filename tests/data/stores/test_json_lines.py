@@ -2,9 +2,11 @@
 
 import json
 import os
+import select
 import threading
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from nacre.testing import StoreTests
 from nacre_data import DataLayer
 from nacre_data.stores import json_lines, lines
 from nacre_data.stores.json_lines import JSONLines
+from nacre_data.stores.pipe import Pipe
 
 
 def write(folder: Path, text: str | bytes) -> Path:
@@ -302,6 +305,28 @@ def test_records_come_through_a_pipe_in_each_pass(tmp_path: Path) -> None:
         assert (net.blob("data").tolist(), net.blob("label").tolist()) == ([[1, 2.5], [3, 4]], [1, 0])
         net.feed()
         assert (net.blob("data")[0].tolist(), net.blob("label")[0], net.rows) == ([5, 6], 2, 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_that_is_opened_anew_while_it_is_read_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, writers, real = tmp_path / "x.jsonl", list[int](), select.select
+
+    def late(*files: Any) -> Any:
+        if writers:
+            os.write(writers[0], b"late")
+            return real(*files)
+        found = real(*files)  # the last writer has closed it
+        writers.append(os.open(path, os.O_WRONLY))
+        return found
+
+    os.mkfifo(path)
+    with Pipe(path) as pipe:
+        os.close(os.open(path, os.O_WRONLY))
+        monkeypatch.setattr(select, "select", late)
+        assert pipe.read(4) == b"late"
+        os.close(writers[0])
 
 
 @pytest.mark.parametrize(

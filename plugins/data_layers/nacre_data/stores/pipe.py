@@ -6,6 +6,7 @@ import io
 import os
 import select
 import threading
+from contextlib import suppress
 from pathlib import Path
 from stat import S_ISFIFO
 from typing import Any
@@ -41,10 +42,12 @@ class Pipe(io.RawIOBase):
         Raises:
             DataError: `interrupt` was called.
         """
-        if self.wakes in select.select([self.file, self.wakes], [], [])[0]:
-            raise DataError(f"{self.path}: it was closed while it was read")
-        with os_errors(self.path, "cannot be read", DataError):
-            return os.readv(self.file, [buffer])
+        while True:
+            if self.wakes in select.select([self.file, self.wakes], [], [])[0]:
+                raise DataError(f"{self.path}: it was closed while it was read")
+            # another process may have read the bytes, or opened the pipe to write after the last writer closed it
+            with os_errors(self.path, "cannot be read", DataError), suppress(BlockingIOError):
+                return os.readv(self.file, [buffer])
 
     def interrupt(self) -> None:
         """End a wait in another thread, now or later."""
