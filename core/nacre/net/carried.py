@@ -8,17 +8,16 @@ from ..protocols.state import LayerState, SourceState
 
 
 class Carried:
-    """What carries something from batch to batch: states that define `advance` or `rewind`, except for sources."""
+    """What carries something from batch to batch: states that define `advance` or `rewind`, except for sources.
+
+    `advances` is whether there is a state that defines `advance`.
+    """
 
     def __init__(self, states: Iterable[LayerState]) -> None:
         others = [state for state in states if not isinstance(state, SourceState)]
         self._advancing = [one for one in others if type(one).advance is not LayerState.advance]
         self._rewinding = [one for one in others if type(one).rewind is not LayerState.rewind]
-
-    @property
-    def advances(self) -> bool:
-        """Whether there is a state that defines `advance`."""
-        return bool(self._advancing)
+        self.advances = bool(self._advancing)
 
     def __bool__(self) -> bool:
         return any(state.memory() for state in self._advancing)

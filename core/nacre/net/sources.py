@@ -125,7 +125,7 @@ class Sources:
             return self._collectives.epoch
         if not self._ending:
             return 0
-        if not isinstance(epoch := self._ending[0].epoch, Integral):
+        if type(epoch := self._ending[0].epoch) is not int and not isinstance(epoch, Integral):
             reason = f"its epoch is {brief(epoch)}, but must be how many passes over the data are complete"
             raise wrong(self._ending[0], reason, "forward must set self.epoch")
         return epoch

@@ -52,11 +52,14 @@ class Statistics:
     def losses(self) -> dict[str, float]:
         if self._collectives is not None:
             return dict(self._collectives.loss_values)
+        shares, found = self._shares, dict[str, float]()
         try:
-            found = {op.name: float(op.state.loss) for op in self._losing if self._share(op)}
+            for op in self._losing:
+                if shares is None or shares.of[op.name]:  # else this rank had no row, and the loss was not run
+                    found[op.name] = float(op.state.loss)
         except (AttributeError, TypeError, ValueError) as error:
             raise self._no_loss(error) from error
-        return found if self._shares is None else self._of_all_ranks(found, self._shares)
+        return found if shares is None else self._of_all_ranks(found, shares)
 
     def _of_all_ranks(self, losses: dict[str, float], shares: Shares) -> dict[str, float]:
         """Return the losses of the batch of all ranks. They talk once about each batch, the first time."""
@@ -68,10 +71,6 @@ class Statistics:
             shares.communicator.allreduce(parts, ordered=True)
             self._joined = shares.batch, dict(zip(names, parts.tolist(), strict=True))
         return dict(self._joined[1])
-
-    def _share(self, op: Op) -> float:
-        """Return what a loss counts in that of all ranks: 0 if this one had no row, so that it was not run."""
-        return 1.0 if self._shares is None else self._shares.of[op.name]
 
     def count_losses(self) -> float:
         losses = self.losses()

@@ -28,28 +28,20 @@ class Turns:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._entrance, self._room = threading.Lock(), threading.Lock()
-        self._inside, self._depth = 0, 0
-        self._soon_over = True  # whether no thread is inside, or one that entered by `whole`
+        self._entrance, self.room = threading.Lock(), threading.Lock()
+        self.inside, self.depth = 0, 0
+        self.soon_over = True  # whether no thread is inside, or one that entered by `whole`
         self.alone, self.whole, self.training = _Way(self), _Way(self, waits=True), _Way(self, waits_for_whole=True)
 
-    def enter(self, way: _Way) -> None:
-        """Enter the net.
+    def pass_the_entrance(self, *, wait: bool) -> None:
+        """Lock the room, and the entrance meanwhile, so that a thread that has just left queues behind the others.
 
         Raises:
-            NacreError: another thread is inside.
+            NacreError: another thread is inside, or at the entrance.
         """
-        thread = threading.get_ident()
-        if self._inside != thread:
-            self._pass_the_entrance(wait=way.waits or (way.waits_for_whole and self._soon_over))
-            self._inside, self._soon_over = thread, way.waits
-        self._depth += 1
-
-    def _pass_the_entrance(self, *, wait: bool) -> None:
-        """Lock the room, and the entrance meanwhile, so that a thread that has just left queues behind the others."""
         if self._entrance.acquire(blocking=wait):
             try:
-                if self._room.acquire(blocking=wait):
+                if self.room.acquire(blocking=wait):
                     return
             finally:
                 self._entrance.release()
@@ -59,13 +51,6 @@ class Turns:
             "for each thread: Net(..., share=net)",
         )
 
-    def leave(self) -> None:
-        """Leave the net."""
-        self._depth -= 1
-        if self._depth == 0:
-            self._inside, self._soon_over = 0, True
-            self._room.release()
-
 
 class _Way:
     """One way to enter a net, for `with`."""
@@ -74,10 +59,18 @@ class _Way:
         self.turns, self.waits, self.waits_for_whole = turns, waits, waits_for_whole
 
     def __enter__(self) -> None:
-        self.turns.enter(self)
+        thread, turns = threading.get_ident(), self.turns
+        if turns.inside != thread:
+            turns.pass_the_entrance(wait=self.waits or (self.waits_for_whole and turns.soon_over))
+            turns.inside, turns.soon_over = thread, self.waits
+        turns.depth += 1
 
     def __exit__(self, *_: object) -> None:
-        self.turns.leave()
+        turns = self.turns
+        turns.depth -= 1
+        if turns.depth == 0:
+            turns.inside, turns.soon_over = 0, True
+            turns.room.release()
 
 
 class HasTurns(Protocol):

@@ -133,6 +133,16 @@ class Storage:
     changes: ClassVar[int] = 0
     """Another number after every change of any storage: while it stays, so do all versions."""
 
+    __slots__ = (
+        "__weakref__",
+        "_version",
+        "cut",
+        "dtype",
+        "name",
+        "placed",
+        "shape",
+    )  # less memory for a batch to evict
+
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, cut: Cut | None = None) -> None:
         self.name = name
         self.shape = shape

@@ -10,7 +10,7 @@ from math import nan
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from ..discovery.blame import answered, blaming
+from ..discovery.blame import answered, blamed, blaming
 from ..engine.kernels import check_method_alike, is_foreign
 from ..errors import ConfigError, DataError, NacreError, NotFiniteError
 from ..fields.outputs import check_places
@@ -216,7 +216,8 @@ class Training:
     def report(self, event: str, **data: Any) -> None:
         """Send an event to all listeners and reports (screen, log file)."""
         data = {"iteration": self.iteration, "epoch": self.epochs, **data}
-        self.curves.on_event(event, data)
+        if event != "step":
+            self.curves.on_event(event, data)
         for listen in (*self.listeners, *self._reports):
             listen(event, dict(data))
 
@@ -279,11 +280,16 @@ class Training:
             NotFiniteError: names the layer and the blob; `iteration` is still that of the batch.
             NacreError: the net was shut down.
         """
+        self._step()
+
+    def _step(self) -> None:
+        """Do what `step` does, of which little is Python: the caches, which a batch has filled, have lost all of it."""
         self._refuse_closed()
         begin = time.perf_counter()
         iteration, epochs, net = self.iteration, self.epochs, self.net
         scalars, count = net.scalars, self.solver.n_accumulate if self.trains else 1
-        self._begin_framework()
+        if not self._begun:
+            self._begin_framework()
         self._find_rates(iteration)
         before = self.method.memory()
         if self.trains:
@@ -347,8 +353,12 @@ class Training:
         scalars = self.net.scalars
         self._updating = iteration
         try:
-            with blaming():
+            try:
                 rate, momentum = self.rate.rate(iteration), self.momentum.momentum(iteration)
+            except ArithmeticError as error:  # of a plugin's policy it says where it was raised
+                if (blame := blamed(error)) is not None:
+                    raise blame from error
+                raise
             share = 1.0 if self.framework is None else self.framework.rate_share
             scalars["rate"] = share * number_of(self.solver.lr_policy, "rate", rate)
             scalars["momentum"] = number_of(self.solver.momentum_policy, "momentum", momentum)
@@ -419,20 +429,23 @@ class Training:
                 # callbacks that save snapshots move old ones away: only after all others have begun without an error
                 for state in sorted(states, key=lambda state: snapshot_place(state.callback) is not None):
                     state.begin()
+                asked = [state for state in states if not _waits_for_passes(state)]
                 while not (self.complete or self._is_stopped()):
                     epochs = self.epochs
                     try:
-                        self.step()
+                        with self.turns.training:
+                            self._step()
                     except WaitInterrupted:  # before anything of this iteration was done
                         break
                     self.seconds = time.perf_counter() - begin
                     self.report("step")
-                    for state in states:
+                    for state in states if self.epochs != epochs else asked:
                         if not (self._together or not state.callback.on_every_rank):
                             continue
                         if self._back is None and is_due(state, epochs):
                             self._run_callback(state)
-                    self._turn_back()
+                    if self._back is not None:
+                        self._turn_back(self._back)
                 self.come_together()
                 with ExitStack() as stack:  # an error in one must not keep the others from finishing
                     for state in reversed(states):
@@ -665,12 +678,16 @@ class Training:
         """
         self._back = snapshot
 
-    def _turn_back(self) -> None:
-        if self._back is not None:
-            begun, snapshot, self._back = self.resumed_from, self._back, None
-            self.restore(snapshot)
-            self.resumed_from, self._taken = begun, self.iteration
-            self.net.reset_statistics()
+    def _turn_back(self, snapshot: Snapshot) -> None:
+        begun, self._back = self.resumed_from, None
+        self.restore(snapshot)
+        self.resumed_from, self._taken = begun, self.iteration
+        self.net.reset_statistics()
+
+
+def _waits_for_passes(state: CallbackState) -> bool:
+    """Return whether a callback can only be due after a complete pass over the data."""
+    return type(state).due is CallbackState.due and not state.callback.every_n_iter
 
 
 def _shut_down(state: CallbackState) -> None:

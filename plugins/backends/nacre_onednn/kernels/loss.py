@@ -45,7 +45,7 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
     @property
     def loss(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
         """The loss of the last batch."""
-        return float(self._loss[0])
+        return self._loss.item(0)
 
     @property
     def n_counted(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
