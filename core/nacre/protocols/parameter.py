@@ -133,15 +133,8 @@ class Storage:
     changes: ClassVar[int] = 0
     """Another number after every change of any storage: while it stays, so do all versions."""
 
-    __slots__ = (
-        "__weakref__",
-        "_version",
-        "cut",
-        "dtype",
-        "name",
-        "placed",
-        "shape",
-    )  # less memory for a batch to evict
+    # an iteration reads all versions: the less memory, the less of it a batch has evicted
+    __slots__ = ("__weakref__", "_version", "cut", "dtype", "name", "placed", "shape")
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, cut: Cut | None = None) -> None:
         self.name = name
