@@ -36,6 +36,14 @@ def server_() -> Iterator[Server]:
     server.stop()
 
 
+@pytest.fixture(name="temporary")
+def temporary_(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the folder for temporary files to this test alone, which looks at what is left there."""
+    folder = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
 @pytest.fixture(autouse=True)
 def _cache(own_cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "NACRE_REMOTE_TIMEOUT", "NACRE_REMOTE_BYTES"):
@@ -290,7 +298,7 @@ def test_all_commands_that_read_a_net_file_have_the_option() -> None:
 # Outputs
 
 
-def test_commands_write_to_urls(digits: str, tmp_path: Path) -> None:
+def test_commands_write_to_urls(digits: str, tmp_path: Path, temporary: Path) -> None:
     def run(*words: str) -> str:
         return CliRunner().invoke(command, words).output
 
@@ -306,7 +314,7 @@ def test_commands_write_to_urls(digits: str, tmp_path: Path) -> None:
     assert run("data", "convert", digits, f"file://{tmp_path}/").startswith(f"error: file://{tmp_path}/: ")
     assert run("data", "convert", digits, f"file://{tmp_path}/x.tfrecord").startswith("error: file://")
     assert not (tmp_path / "x.tfrecord").exists()
-    assert not [*Path(tempfile.gettempdir()).glob("nacre-upload-*")]
+    assert not [*temporary.iterdir()]
 
 
 def written(url: Any, **fields: Any) -> None:
@@ -317,16 +325,15 @@ def written(url: Any, **fields: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.h5", "x.npy", "x.csv", "x.jsonl", "x.kvfile", "x.mdb", "x.shard"])
-def test_outputs_are_uploaded_when_they_are_complete(name: str, tmp_path: Path) -> None:
+def test_outputs_are_uploaded_when_they_are_complete(name: str, tmp_path: Path, temporary: Path) -> None:
     url = f"file://{tmp_path}/{name}"
-    before = {*Path(tempfile.gettempdir()).glob("nacre-upload-*")}
     written(url)
     with open_records([tmp_path / name], ["x"]) as reader:
         assert [row["x"].reshape(()) for row in reader.rows()] == [0, 1, 2, 3, 4]
     with pytest.raises(DataError, match=rf"^out: {url} exists already"):
         written(url)
     written(url, force_overwrite=True)
-    assert {*Path(tempfile.gettempdir()).glob("nacre-upload-*")} == before
+    assert not [*temporary.iterdir()]
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
