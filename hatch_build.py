@@ -66,7 +66,8 @@ def _compile(folder: Path, target: Path) -> str:
         return "there is no C compiler"
     flags = [*FLAGS, *shlex.split(os.environ.get("CFLAGS", ""))]  # the last of two that contradict counts
     with tempfile.TemporaryDirectory() as objects, ThreadPoolExecutor(os.cpu_count()) as pool:
-        made = {source: f"{objects}/{source.stem}.o" for source in sorted(folder.glob("*.c"))}
+        sources = sorted(folder.glob("*.c"), reverse=True)  # those that take longest begin
+        made = {source: f"{objects}/{source.stem}.o" for source in sources}
         commands = [[*compiler, *flags, "-c", str(source), "-o", object_] for source, object_ in made.items()]
         failed = next(filter(None, pool.map(_run, commands)), "")
         return failed or _run([*compiler, *flags, "-shared", *made.values(), "-o", str(target), "-lm"])

@@ -1,7 +1,7 @@
 """Convolutions of float32 as direct sums by the helper, and copies of weights for oneDNN's products: direct.c, pack.c.
 
-They are alternatives to oneDNN's, taken where they are faster: oneDNN's convolutions are fast for multiples of 16
-channels.
+They are alternatives to oneDNN's, taken where they are faster: oneDNN's convolutions are fast where channels fill
+registers.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ..dnnl.primitives import (
     plain,
     tagged,
 )
-from .native import CONSTANTS, LANES, has_avx512
+from .native import CONSTANTS, has_avx512, lanes
 
 SIDE = CONSTANTS["DIRECT_SIDE"]
-"""Filters whose gradients are added up together."""
+"""Filters whose gradients are added up together, at most."""
 
 
 MOST = 1 << 21
-"""The most bytes of 16 images: above it, too few rows stay in a core's cache."""
+"""The most bytes of a register's images: above it, too few rows stay in a core's cache."""
 
 
 TILES = {
@@ -92,14 +92,14 @@ class Sizes:
 
     @property
     def block(self) -> int:
-        """Bytes of 16 images, with columns of zeros on both sides."""
+        """Bytes of a register's images, with columns of zeros on both sides."""
         down, across = self.axes
-        return 4 * LANES * down.length * across.padded * self.channels
+        return 4 * lanes() * down.length * across.padded * self.channels
 
     @property
     def line(self) -> int:
-        """Bytes of a row of 16 results."""
-        return 4 * LANES * self.axes[1].count * self.filters
+        """Bytes of a row of as many results."""
+        return 4 * lanes() * self.axes[1].count * self.filters
 
 
 def is_blocked(desc: Desc) -> bool:
@@ -132,7 +132,7 @@ class DirectConvolution:
         self.relu, self.keeps = relu, keeps
         self.workers = number_of_threads()
         self.flat = len(g.axes) < 3
-        self.usual = has_avx512() and all(axis.dilation == 1 for axis in g.axes) and deep.stride == 1
+        self.usual = lanes() > 0 and all(axis.dilation == 1 for axis in g.axes) and deep.stride == 1
         self.unstrided = all(axis.stride == 1 for axis in g.axes)
         self.weight, self.bias = plain(*g.weight).bytes, 4 * g.filters
 
@@ -186,8 +186,8 @@ class DirectConvolution:
         sizes = self.sizes
         before, (source, x) = into(*bottom, served(bottom[1]))
         also, (gradient, y) = into(*top, served(top[1]))
-        blocks = -(-sizes.images // LANES) * (sizes.block + sizes.axes[0].count * sizes.line)
-        sums = 4 * LANES * SIDE * sizes.axes[1].kernel * sizes.channels * self.workers
+        blocks = -(-sizes.images // lanes()) * (sizes.block + sizes.axes[0].count * sizes.line)
+        sums = 4 * lanes() * SIDE * sizes.axes[1].kernel * sizes.channels * self.workers
         buffers = {
             "x": (source, x.bytes),
             "dy": (gradient, y.bytes),

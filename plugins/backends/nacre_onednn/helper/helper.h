@@ -118,11 +118,11 @@ void run_recurrent_clear(const struct operation *op), run_recurrent_bias(const s
 
 /* With AVX2 or AVX-512: */
 run_t run_recurrent_weights, run_recurrent, run_recurrent_gradient; /* recurrent.c */
+run_t run_direct, run_direct_weights, run_direct_filters;         /* direct.c */
+run_t run_winograd, run_winograd_weights, run_winograd_filters;   /* winograd.c */
 
 /* With AVX-512 only: */
 run_t run_pack;                                                   /* pack.c */
-run_t run_direct, run_direct_weights, run_direct_filters;         /* direct.c */
-run_t run_winograd, run_winograd_weights, run_winograd_filters;   /* winograd.c */
 run_t run_small_batch, run_small_batch_data, run_small_batch_weights; /* small_batch.c */
 
 #endif

@@ -113,10 +113,16 @@ def most_instructions() -> int:
 
 
 @cache
+def lanes() -> int:
+    """Return how many numbers of float32 fill a register of the helper's convolutions; 0 if they cannot be used."""
+    native = helper()
+    used = native.nacre_use(ctypes.c_int64(most_instructions())) if native is not None else CONSTANTS["ANY"]
+    return {CONSTANTS["AVX512"]: LANES, CONSTANTS["AVX2"]: LANES // 2}.get(used, 0)
+
+
 def has_avx512() -> bool:
     """Return whether there is a helper, and its kernels that need AVX-512 may be used."""
-    native = helper()
-    return native is not None and native.nacre_use(ctypes.c_int64(most_instructions())) == CONSTANTS["AVX512"]
+    return lanes() == LANES
 
 
 def machine(threads: int) -> ctypes.Structure:

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 23 };
+enum { HELPER_VERSION = 24 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -296,16 +296,7 @@ struct recurrent {
     int64_t backward, by_images, keep, narrow; /* by_images: threads share out sequences; keep: for the gradient */
 };
 
-/* ... and these AVX-512. */
-
-/* A matrix of float32 (rows, columns) in tiles of `block` rows. */
-struct pack {
-    const float *matrix;
-    void *packed;
-    int64_t rows, columns, block, narrow;
-};
-
-enum { DIRECT_SIDE = 5 }; /* filters whose gradients are added up together */
+enum { DIRECT_SIDE = 5 }; /* filters whose gradients are added up together, at most */
 
 /* Images x (images, channels, height, width), y (images, filters, out_height, out_width); `x_side` and `y_side` of their
  * channels lie side by side. w is (filters, rows, columns, channels), dw (filters, channels, rows, columns). */
@@ -327,7 +318,8 @@ struct direct_filters {
 
 enum { WINOGRAD_TILES = 12, WINOGRAD_WINDOW = 125 }; /* that a product has; cells of a filter, at most */
 
-/* As for `direct`, but filters and channels are those of one of the `groups`. `edge` is the length of a tile, 3, 4 or 6. */
+/* As for `direct`, but filters and channels are those of one of the `groups`. `tall` and `broad` are the
+ * edges of a tile. */
 struct winograd {
     const void *x, *dy;
     const float *w, *bias; /* w: as WINOGRAD_FILTERS gives it */
@@ -335,7 +327,7 @@ struct winograd {
     float *dw, *db;
     float *scratch;
     int64_t images, channels, height, width, filters, out_height, out_width, above, beside;
-    int64_t x_blocked, y_blocked; /* whether they lie in blocks of 16 channels, instead of with the channels last */
+    int64_t x_blocked, y_blocked; /* whether they lie in blocks of channels, instead of with the channels last */
     int64_t relu, groups, narrow;
     int64_t tiles, tall, broad, side; /* up to 64 tiles are worked on at a time; their edges; that of filters of a phase */
     int64_t x_step, y_step; /* the stride, of x; or of y where images have their gradients */
@@ -347,6 +339,15 @@ struct winograd_filters {
     const float *w;
     float *tiled;
     int64_t filters, channels, groups, tall, broad, side, step, depth, back; /* back: for the gradient of the images */
+};
+
+/* ... and these AVX-512. */
+
+/* A matrix of float32 (rows, columns) in tiles of `block` rows. */
+struct pack {
+    const float *matrix;
+    void *packed;
+    int64_t rows, columns, block, narrow;
 };
 
 enum { SMALL_BATCH_IMAGES = 8, SMALL_BATCH_FEATURES = 32 }; /* that go together */

@@ -25,26 +25,24 @@ static struct strip strip(const struct operation *op, int64_t number, int64_t de
     };
 }
 
-ON_AVX512 static void pack(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+ON static void pack(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     (void)worker;
     for (int64_t number = start; number < stop; number++) {
         struct strip s = strip(op, number, LANES);
         for (int64_t tile = 0; tile < s.tiles; tile++) {
-            __m512i turned[LANES];
-            __mmask16 mask = first(s.columns - tile * LANES);
+            WIDE turned[LANES];
+            int64_t left = s.columns - tile * LANES;
             for (int row = 0; row < LANES; row++)
-                turned[row] = row < s.rows ? _mm512_maskz_loadu_epi32(mask, s.from + row * s.columns + tile * LANES)
-                                           : _mm512_setzero_si512();
+                turned[row] = row < s.rows ? LOAD_FIRST(s.from + row * s.columns + tile * LANES, left) : ZERO();
             transpose(turned);
-            for (int column = 0; column < LANES; column++)
-                _mm512_storeu_si512(s.to + (tile * LANES + column) * s.block, turned[column]);
+            for (int column = 0; column < LANES; column++) _mm512_storeu_ps(s.to + (tile * LANES + column) * s.block, turned[column]);
         }
     }
 }
 
 /* `first` and `second`, 16 numbers each, in bf16. */
-INLINE_BF16 __m512i narrow(__m512 first, __m512 second) {
-    return (__m512i)_mm512_cvtne2ps_pbh(second, first);
+INLINE_BF16 WIDE narrow(WIDE first, WIDE second) {
+    return (WIDE)_mm512_cvtne2ps_pbh(second, first);
 }
 
 ON_BF16 static void pack_narrow(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
@@ -52,18 +50,18 @@ ON_BF16 static void pack_narrow(const struct operation *op, int64_t start, int64
     for (int64_t number = start; number < stop; number++) {
         struct strip s = strip(op, number, LANES / 2);
         for (int64_t tile = 0; tile < s.tiles; tile += 2) { /* two tiles fill a register with pairs */
-            __m512i turned[LANES];
-            __mmask16 mask = first(s.columns - tile * LANES), next = 0;
-            if (tile + 1 < s.tiles) next = first(s.columns - (tile + 1) * LANES);
+            WIDE turned[LANES];
+            __mmask16 mask = mask_of(s.columns - tile * LANES), next = 0;
+            if (tile + 1 < s.tiles) next = mask_of(s.columns - (tile + 1) * LANES);
             for (int row = 0; row < LANES; row++) {
                 const float *source = s.from + row * s.columns + tile * LANES;
                 turned[row] = row < s.rows ? narrow(_mm512_maskz_loadu_ps(mask, source),
                                                     _mm512_maskz_loadu_ps(next, source + LANES))
-                                           : _mm512_setzero_si512();
+                                           : ZERO();
             }
             transpose(turned);
             for (int pair = 0; pair < (next ? LANES : LANES / 2); pair++)
-                _mm512_storeu_si512(s.to + (tile * LANES / 2 + pair) * s.block, turned[pair]);
+                _mm512_storeu_ps(s.to + (tile * LANES / 2 + pair) * s.block, turned[pair]);
         }
     }
 }

@@ -38,7 +38,7 @@ INLINE_BF16 __m512 add(__m512 sum, __m512i one, __m512i other, const int narrow)
 /* A register of numbers, of which `left` are there; the others are 0. */
 INLINE_BF16 __m512i read(const void *from, int64_t left, const int narrow) {
     if (narrow) return _mm512_maskz_loadu_epi16(left >= BLOCK ? ~0u : (1u << left) - 1, from);
-    return _mm512_maskz_loadu_epi32(left > 0 ? first(left) : 0, from);
+    return _mm512_maskz_loadu_epi32(left > 0 ? mask_of(left) : 0, from);
 }
 
 /* Sixteen numbers become bf16. */
@@ -196,15 +196,15 @@ INLINE_BF16 void data(const struct operation *op, int64_t start, int64_t stop, i
                     if (narrow)
                         write_narrow((uint16_t *)op->small_batch.dx + there, sum, left);
                     else if (left > 0)
-                        _mm512_mask_storeu_ps((float *)op->small_batch.dx + there, first(left), sum);
+                        _mm512_mask_storeu_ps((float *)op->small_batch.dx + there, mask_of(left), sum);
                 }
     }
 }
 
 /* Some rows of the gradients of weights at a block of features. */
-INLINE_AVX512 void outer(const struct small_batch *b, const float *x, const float *dy, float *dw, int64_t left, int past,
+INLINE_ON void outer(const struct small_batch *b, const float *x, const float *dy, float *dw, int64_t left, int past,
                          const int rows) {
-    const __mmask16 masks[2] = {first(left), left > LANES ? first(left - LANES) : 0};
+    const __mmask16 masks[2] = {mask_of(left), left > LANES ? mask_of(left - LANES) : 0};
     __m512 sums[ROWS][2];
     for (int row = 0; row < rows; row++) sums[row][0] = sums[row][1] = _mm512_setzero_ps();
     for (int64_t image = 0; image < b->images; image++, x += b->features, dy += b->outputs)
@@ -225,7 +225,7 @@ INLINE_AVX512 void outer(const struct small_batch *b, const float *x, const floa
 
 /* dw = dyT x, db = the sums of dy, all of float32: sums of so few outer products that writing them takes longer than
  * computing them. Pieces are eight rows. */
-ON_AVX512 static void weights(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+ON static void weights(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const struct small_batch *b = &op->small_batch;
     const int64_t outputs = b->outputs, features = b->features;
     const float *x = b->x, *dy = b->dy;

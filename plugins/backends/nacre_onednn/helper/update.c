@@ -58,7 +58,7 @@ ON_BF16 static double move_copied(float *w, const float *g, float *v, uint16_t *
     for (; i + LANES <= size; i += LANES)
         sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, all, 0));
     if (i < size)
-        sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, first(size - i), 0));
+        sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, mask_of(size - i), 0));
     return _mm512_reduce_add_ps(sum);
 }
 #else

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..dnnl.primitives import Buffer, Call, Desc, HelperCall, block, into
 from .direct import DirectConvolution, is_blocked, served
-from .native import CONSTANTS, LANES
+from .native import CONSTANTS, LANES, lanes
 
 if TYPE_CHECKING:
     from nacre_layers.convolution.geometry import Geometry
@@ -56,7 +56,10 @@ class WinogradConvolution(DirectConvolution):
 
     def has(self, stage: str) -> bool:
         g = self.sizes
-        if not (self.usual and g.channels % LANES == 0 == g.filters % LANES and block() == LANES):
+        width = lanes()
+        if not (self.usual and g.channels % width == 0 == g.filters % width and block() == width):
+            return False
+        if self.narrow and width < LANES:
             return False
         down, across = g.axes
         alike = (down.kernel, down.stride) == (across.kernel, across.stride)
@@ -127,7 +130,7 @@ class WinogradConvolution(DirectConvolution):
         if back and self.step > 1:
             channels, numbers = sizes.filters * sizes.deep.kernel, _turned(numbers)
         tiles = self._share(numbers, _tiles(cells * channels, LEAST.get(cells, TILES), MOST_TILES, ROOM))
-        scratch = (_bytes(cells, tiles * channels) + _bytes(cells, tiles * 2 * LANES)) * self.workers
+        scratch = (_bytes(cells, tiles * channels) + _bytes(cells, tiles * 2 * lanes())) * self.workers
         buffers = {
             "x": (x, x_desc.bytes),
             "w": (tiled, size),

@@ -1,0 +1,10 @@
+#include "helper.h"
+
+#if defined(__x86_64__)
+
+#define BITS 512
+#include "winograd_loops.h"
+
+const struct winograd_loops winograd_on_avx512 = LOOPS;
+
+#endif
