@@ -19,7 +19,7 @@ from nacre_layers import GRULayer, LSTMLayer, RNNLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl.primitives import CHANNELS_LAST
 from nacre_onednn.helper import native
-from nacre_onednn.kernels.products import BOTTOM, GEMM, PACKED, PRODUCT, TOP
+from nacre_onednn.kernels.products import BOTTOM, GEMM, PACKED, PANELS, PRODUCT, TOP
 from nacre_onednn.kernels.recurrent import BY_IMAGES, BY_UNITS, GRUKernel, LSTMKernel, RecurrentKernel, RNNKernel
 
 if reason := OnednnBackend.unusable():
@@ -27,7 +27,7 @@ if reason := OnednnBackend.unusable():
 if native.helper() is None or native.most_instructions() == native.CONSTANTS["ANY"]:
     pytest.skip("no helper was compiled, or the processor has no AVX2", allow_module_level=True)
 
-STEPS, PRODUCTS = (BY_UNITS, BY_IMAGES), (PRODUCT, GEMM, PACKED, TOP, BOTTOM)
+STEPS, PRODUCTS = (BY_UNITS, BY_IMAGES), (PRODUCT, GEMM, PACKED, TOP, BOTTOM, PANELS)
 CELLS: list[Any] = [RNNLayer, GRULayer, LSTMLayer]
 
 

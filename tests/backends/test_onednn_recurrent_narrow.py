@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from emulated_bf16 import emulate, narrowed, widened
@@ -20,7 +20,8 @@ from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl.library import library
 from nacre_onednn.dnnl.primitives import CHANNELS_LAST, HelperCall
 from nacre_onednn.helper import native
-from nacre_onednn.helper.native import CONSTANTS
+from nacre_onednn.helper.native import CONSTANTS, LANES, lanes
+from nacre_onednn.helper.product import DEPTH, TOGETHER
 from nacre_onednn.kernels.products import BOTTOM, GEMM, PACKED, PRODUCT, TOP
 from nacre_onednn.kernels.recurrent import BY_IMAGES, BY_UNITS, RecurrentKernel
 from nacre_onednn.record import aligned, rounded_up
@@ -55,10 +56,13 @@ def passes(cell: str, images: int, steps: int, hidden: int, way: int, threads: i
     wanted |= dict.fromkeys(("end", "cell_end", "dbegin", "cell_dbegin"), images * hidden)
     found = {name: aligned(count * size) for name, count in wanted.items()}
     room = 4 * blocks * units * (hidden + 1)
+    tiles = TOGETHER * (max(units, DEPTH) * lanes() + LANES) + max(
+        2 * blocks * TOGETHER * LANES * lanes(), CONSTANTS["RECURRENT_PRODUCTS"]
+    )
     numbers: dict[str, float] = {
         "cell": CONSTANTS[cell], "blocks": blocks, "steps": steps, "images": images, "hidden": hidden,
         "image_rows": steps, "step_rows": 1, "y_width": hidden, "state_width": hidden, "by_images": way, "keep": 1,
-        "narrow": narrow,
+        "narrow": narrow, "room": tiles,
     }  # fmt: skip
     kept = {name: (name, 4 * rows * hidden) for name in ("reset", "cells", "curves")}
     arrays = {name: (name, one.nbytes) for name, one in {**given, **found}.items() if name not in ("weight",)}
@@ -68,7 +72,8 @@ def passes(cell: str, images: int, steps: int, hidden: int, way: int, threads: i
     common = {
         **kept,
         **arrays,
-        "scratch": ("scratch", 4 * units * (4 * images + 2 + threads) + 8 * threads * (blocks + 1) * hidden),
+        "scratch": ("scratch", 4 * units * (3 * images + 1 + threads) + 8 * threads * (blocks + 1) * hidden),
+        "tiles": ("tiles", 4 * threads * tiles),
     }
     calls = []
     for back, kind in enumerate(("recurrent", "recurrent_gradient")):
@@ -92,6 +97,8 @@ def passes(cell: str, images: int, steps: int, hidden: int, way: int, threads: i
     way=st.integers(0, 1),
     threads=st.integers(1, 3),
 )
+@example(cell="CELL_LSTM", images=205, steps=2, hidden=21, way=0, threads=2)
+@example(cell="CELL_GRU", images=7, steps=2, hidden=1101, way=1, threads=1)
 def test_steps_in_bf16_are_near_those_in_float32(
     cell: str, images: int, steps: int, hidden: int, way: int, threads: int
 ) -> None:

@@ -21,7 +21,7 @@ ON static void copy_row(const struct images *i, float *images, int64_t block, in
             if (back)
                 scatter(there, images + at, image, count, run);
             else
-                gather(images + at, image, count, run, there);
+                gather(images + at, 4 * image, count, run, there);
         }
 }
 

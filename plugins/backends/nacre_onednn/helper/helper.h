@@ -39,6 +39,8 @@ struct operation {
         struct winograd winograd;
         struct winograd_filters winograd_filters;
         struct small_batch small_batch;
+        struct product product;
+        struct product_panels product_panels;
         struct recurrent_marks recurrent_marks;
         struct recurrent_clear recurrent_clear;
         struct recurrent_bias recurrent_bias;
@@ -120,6 +122,7 @@ void run_recurrent_clear(const struct operation *op), run_recurrent_bias(const s
 run_t run_recurrent_weights, run_recurrent, run_recurrent_gradient; /* recurrent.c */
 run_t run_direct, run_direct_weights, run_direct_filters;         /* direct.c */
 run_t run_winograd, run_winograd_weights, run_winograd_filters;   /* winograd.c */
+run_t run_product, run_product_panels;                            /* product.c */
 
 /* With AVX-512 only: */
 run_t run_pack;                                                   /* pack.c */

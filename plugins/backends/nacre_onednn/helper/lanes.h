@@ -11,11 +11,19 @@ enum { AHEAD = 256 }; /* numbers are fetched so far ahead: the processor does so
 
 INLINE_ON __m256i mask_of(int64_t count) {
     static const int32_t mask[2 * WIDTH] = {-1, -1, -1, -1, -1, -1, -1, -1};
-    return _mm256_loadu_si256((const __m256i_u *)(mask + WIDTH - smaller(count, WIDTH)));
+    return _mm256_loadu_si256((const __m256i_u *)(mask + WIDTH - count));
 }
 
-#define LOAD_FIRST(p, count) _mm256_maskload_ps(p, mask_of(count))
-#define STORE_FIRST(p, count, number) _mm256_maskstore_ps(p, mask_of(count), number)
+INLINE_ON WIDE load_first(const float *p, int64_t count) {
+    return count < WIDTH ? _mm256_maskload_ps(p, mask_of(count)) : LOAD(p);
+}
+
+INLINE_ON void store_first(float *p, int64_t count, WIDE numbers) { /* a mask takes long, also where it is full */
+    if (count < WIDTH)
+        _mm256_maskstore_ps(p, mask_of(count), numbers);
+    else
+        STORE(p, numbers);
+}
 
 /* Columns become rows. */
 INLINE_ON void transpose(WIDE rows[WIDTH]) {
@@ -41,8 +49,14 @@ INLINE_ON void transpose(WIDE rows[WIDTH]) {
 
 INLINE_ON __mmask16 mask_of(int64_t count) { return (__mmask16)(count >= WIDTH ? 0xFFFF : (1 << count) - 1); }
 
-#define LOAD_FIRST(p, count) _mm512_maskz_loadu_ps(mask_of(count), p)
-#define STORE_FIRST(p, count, number) _mm512_mask_storeu_ps(p, mask_of(count), number)
+INLINE_ON WIDE load_first(const float *p, int64_t count) { return _mm512_maskz_loadu_ps(mask_of(count), p); }
+
+INLINE_ON void store_first(float *p, int64_t count, WIDE numbers) { /* a mask takes long, also where it is full */
+    if (count < WIDTH)
+        _mm512_mask_storeu_ps(p, mask_of(count), numbers);
+    else
+        STORE(p, numbers);
+}
 
 /* Columns become rows. */
 INLINE_ON void transpose(WIDE rows[WIDTH]) {
@@ -60,26 +74,27 @@ INLINE_ON void transpose(WIDE rows[WIDTH]) {
 
 #endif
 
-/* `count` rows of `length` numbers, `apart` from one another, become `length` registers; missing rows are 0. */
-ON static inline void gather(const float *rows, int64_t apart, int64_t count, int64_t length, float *lanes) {
+/* `count` rows of `length` numbers, so many bytes apart from one another, become `length` registers; missing rows are 0. */
+ON static inline void gather(const void *rows, int64_t apart, int64_t count, int64_t length, float *lanes) {
     for (int64_t at = 0; at < length; at += WIDTH) {
         WIDE block[WIDTH];
         for (int row = 0; row < WIDTH; row++) {
-            block[row] = row < count ? LOAD_FIRST(rows + row * apart + at, length - at) : ZERO();
-            if (row < count) _mm_prefetch((const char *)(rows + row * apart + at + AHEAD), _MM_HINT_T0);
+            const float *from = (const float *)((const char *)rows + row * apart) + at;
+            block[row] = row < count ? load_first(from, length - at) : ZERO();
+            if (row < count) _mm_prefetch((const char *)(from + AHEAD), _MM_HINT_T0);
         }
         transpose(block);
         for (int row = 0; row < WIDTH && at + row < length; row++) STORE(lanes + (at + row) * WIDTH, block[row]);
     }
 }
 
-/* The other way round. */
+/* The other way round; rows are so many numbers apart. */
 ON static inline void scatter(const float *lanes, float *rows, int64_t apart, int64_t count, int64_t length) {
     for (int64_t at = 0; at < length; at += WIDTH) {
         WIDE block[WIDTH];
         for (int row = 0; row < WIDTH; row++) block[row] = at + row < length ? LOAD(lanes + (at + row) * WIDTH) : ZERO();
         transpose(block);
-        for (int row = 0; row < WIDTH && row < count; row++) STORE_FIRST(rows + row * apart + at, length - at, block[row]);
+        for (int row = 0; row < WIDTH && row < count; row++) store_first(rows + row * apart + at, length - at, block[row]);
     }
 }
 

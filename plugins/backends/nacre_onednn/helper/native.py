@@ -21,11 +21,11 @@ FOLDER = Path(__file__).parent
 
 
 def read_constants(text: str) -> dict[str, int]:
-    """Return the constants of all enums of a header, by name."""
+    """Return the constants of all enums of a header, by name; a value that is given must be a number."""
     found: dict[str, int] = {}
     for body in re.findall(r"\benum\b[^{;]*\{(.*?)\}", text, re.DOTALL):
         number = 0
-        for name, given in re.findall(r"(\w+)(?:\s*=\s*(\d+))?", body):
+        for name, given in re.findall(r"(\w+)(?:\s*=([^,]*))?", body):
             number = int(given or number)
             found[name] = number
             number += 1

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 24 };
+enum { HELPER_VERSION = 26 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -22,6 +22,7 @@ enum kind {
     POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM, FOLD, COLUMNS, COLUMNS_SUM,
     NORM, NORM_GRADIENT, EMBEDDING, EMBEDDING_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
     SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
+    PRODUCT, PRODUCT_PANELS,
     SHARED, RECURRENT_MARKS, RECURRENT_CLEAR, RECURRENT_BIAS, RECURRENT_WEIGHTS, RECURRENT, RECURRENT_GRADIENT
 };
 
@@ -266,7 +267,7 @@ struct recurrent_bias {
 
 /* The others need AVX2, ... */
 
-enum { RECURRENT_UNITS = 32 }; /* of which rows of states are multiples */
+enum { RECURRENT_UNITS = 32, RECURRENT_PRODUCTS = 16384 }; /* of which rows of states are multiples; numbers at a time */
 
 /* The weights of the state, (blocks, hidden, hidden), as RECURRENT reads them, or with `back` RECURRENT_GRADIENT. */
 struct recurrent_weights {
@@ -291,6 +292,8 @@ struct recurrent {
     void *dgates, *dproducts, *dbegin, *cell_dbegin; /* dproducts: GRU, of the products with the state */
     float *dbias, *dbias_state;
     void *scratch;
+    float *tiles; /* of states or gradients, and products with them: `room` numbers for each worker */
+    int64_t room;
     int64_t cell, blocks, steps, images, hidden, image_rows, step_rows;
     int64_t y_width, y_at, state_width, state_at;
     int64_t backward, by_images, keep, narrow; /* by_images: threads share out sequences; keep: for the gradient */
@@ -339,6 +342,23 @@ struct winograd_filters {
     const float *w;
     float *tiled;
     int64_t filters, channels, groups, tall, broad, side, step, depth, back; /* back: for the gradient of the images */
+};
+
+enum { PRODUCT_DEPTH = 512, PRODUCT_TOGETHER = 16 }; /* products of a sum, and tiles of rows, at a time */
+
+/* c (rows, columns) = a (rows, inner) b (inner, columns) + bias. The rows of a are so far `apart`, or if it is `turned`, its
+ * columns; those of b are panels, as PRODUCT_PANELS gives them. */
+struct product {
+    const float *a, *panels, *bias;
+    float *c, *scratch;
+    int64_t rows, inner, columns, apart, turned;
+};
+
+/* b (inner, columns) in panels; its rows are so far `apart`, or if it is `turned`, its columns. */
+struct product_panels {
+    const float *b;
+    float *panels;
+    int64_t inner, columns, apart, turned;
 };
 
 /* ... and these AVX-512. */

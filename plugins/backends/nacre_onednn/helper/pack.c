@@ -33,7 +33,7 @@ ON static void pack(const struct operation *op, int64_t start, int64_t stop, int
             WIDE turned[LANES];
             int64_t left = s.columns - tile * LANES;
             for (int row = 0; row < LANES; row++)
-                turned[row] = row < s.rows ? LOAD_FIRST(s.from + row * s.columns + tile * LANES, left) : ZERO();
+                turned[row] = row < s.rows ? load_first(s.from + row * s.columns + tile * LANES, left) : ZERO();
             transpose(turned);
             for (int column = 0; column < LANES; column++) _mm512_storeu_ps(s.to + (tile * LANES + column) * s.block, turned[column]);
         }

@@ -1,108 +1,83 @@
-/* The loops of recurrent.c for one kind of instructions and one type of numbers; it includes this file once for each, with
+/* The loops of recurrent.c for one type of numbers; recurrent_loops.h includes this file once for each, with
  *
- * ON         the target's attribute, and NAME(x) a name of its own
- * NARROW     1 where states and gradients are of bf16, else 0
- * WIDE       a register of WIDTH numbers, with LOAD, STORE, ADD, and EACH(p), the number or the pair at p in each place
- * PRODUCT    (sum, one, other) is the sum and the products
- * ROWS       the most rows of a tile, which has two registers for each; MORE_ROWS(do) does something with those behind six
+ * NARROW     1 where states and gradients are of bf16, else 0; `number` is their type
+ * ON_STEPS   the target's attribute; NAME(x) is a name of its own
+ * PRODUCT    (sum, one, other) is the sum and the products of the words of two registers
+ *
+ * A word is a number of float32, or a pair of bf16.
  */
 
-#define PANEL (2 * WIDTH)
-#define STEP (1 + NARROW) /* numbers of a state that are multiplied at once */
+#define INLINE_STEPS static inline __attribute__((always_inline)) ON_STEPS
+#define STEP (1 + NARROW) /* numbers in a word */
 
-typedef struct {
-    const number *a; /* rows, `apart` */
-    const number *b; /* a panel: for each number of a row, or pair of them, PANEL columns */
-    float *c;        /* rows, `spread`: the products are added */
-    int64_t apart, spread, length, columns;
-} NAME(panel);
-
-INLINE ON void NAME(add)(float *c, int64_t columns, WIDE left, WIDE right) {
-    if (columns >= PANEL) {
-        STORE(c, ADD(LOAD(c), left));
-        STORE(c + WIDTH, ADD(LOAD(c + WIDTH), right));
-        return;
-    }
-    float some[PANEL];
-    STORE(some, left);
-    STORE(some + WIDTH, right);
-    for (int64_t i = 0; i < columns; i++) c[i] += some[i];
-}
-
-#define BEGIN(r) WIDE left##r = ZERO(), right##r = ZERO(); const number *at##r = p->a + (row + r) * p->apart;
-#define AT(r)                                                                                                         \
-    if (r < rows) {                                                                                                    \
-        WIDE each = EACH(at##r + k * STEP);                                                                            \
-        left##r = PRODUCT(left##r, each, left), right##r = PRODUCT(right##r, each, right);                             \
-    }
-#define ON_BY_ONE(r) at##r += STEP;
-#define ON_BY_FOUR(r) at##r += 4 * STEP;
-#define END(r) if (r < rows) NAME(add)(p->c + (row + r) * p->spread, p->columns, left##r, right##r);
-#define ALL_ROWS(do) do(0) do(1) do(2) do(3) do(4) do(5) MORE_ROWS(do)
-
-/* c += a b for rows from `top` to `bottom`, so many at a time. */
-INLINE ON void NAME(tiles)(const NAME(panel) *p, int64_t top, int64_t bottom, const int rows) {
-    for (int64_t row = top; row < bottom; row += rows) {
-        const number *b = p->b, *end = p->b + p->length * PANEL, *last = end - 3 * STEP * PANEL;
-        ALL_ROWS(BEGIN)
-        for (; b < last; b += 4 * STEP * PANEL) {
-            for (int k = 0; k < 4; k++) {
-                WIDE left = LOAD(b + k * STEP * PANEL), right = LOAD(b + (k * PANEL + WIDTH) * STEP);
-                ALL_ROWS(AT)
-            }
-            ALL_ROWS(ON_BY_FOUR)
-        }
-        for (const int k = 0; b < end; b += STEP * PANEL) {
-            WIDE left = LOAD(b), right = LOAD(b + WIDTH * STEP);
-            ALL_ROWS(AT)
-            ALL_ROWS(ON_BY_ONE)
-        }
-        ALL_ROWS(END)
-    }
-}
-
-#undef BEGIN
-#undef AT
-#undef ON_BY_ONE
-#undef ON_BY_FOUR
-#undef END
-#undef ALL_ROWS
-
-#define TILES(rows)                                                                                                    \
-    ON static void NAME(tiles_of_##rows)(const NAME(panel) *p, int64_t top, int64_t bottom) {                          \
-        NAME(tiles)(p, top, bottom, rows);                                                                             \
-    }
-TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6)
-#if ROWS > 6
-TILES(7) TILES(8) TILES(9) TILES(10) TILES(11) TILES(12)
-#endif
-#undef TILES
-
-static void (*const NAME(tiles_of)[])(const NAME(panel) *, int64_t, int64_t) = {
-    NULL, NAME(tiles_of_1), NAME(tiles_of_2), NAME(tiles_of_3), NAME(tiles_of_4), NAME(tiles_of_5), NAME(tiles_of_6),
-#if ROWS > 6
-    NAME(tiles_of_7), NAME(tiles_of_8), NAME(tiles_of_9), NAME(tiles_of_10), NAME(tiles_of_11), NAME(tiles_of_12),
-#endif
+/* Rows of a product: a as (length, WIDTH) words; a panel of b, PANEL columns for each word; rows of c, so far apart. */
+struct NAME(product) {
+    const float *a, *b;
+    float *c;
+    int64_t length, apart, adds; /* adds: whether c has something that they are added to */
 };
 
-/* c += a b for the columns of a panel: all rows by parts of it that stay in the first cache. */
-ON static void NAME(multiply)(NAME(panel) p, int64_t rows) {
-    if (rows == 0) return; /* there are more threads than sequences */
-    const int64_t pairs = p.length / STEP, parts = (p.length + PART - 1) / PART, tiles = (rows + ROWS - 1) / ROWS;
-    const int64_t few = rows / tiles, more = rows % tiles * (few + 1); /* the first tiles have a row more */
-    for (int64_t part = 0; part < parts; part++) {
-        int64_t start = pairs * part / parts * STEP, stop = pairs * (part + 1) / parts * STEP;
-        NAME(panel) here = p;
-        here.a += start, here.b += start * PANEL, here.length = stop - start;
-        if (more) NAME(tiles_of)[few + 1](&here, 0, more);
-        NAME(tiles_of)[few](&here, more, rows);
+INLINE_STEPS void NAME(tile)(const struct NAME(product) *p, const int rows) {
+    WIDE sums[HEIGHT][2];
+    for (int row = 0; row < rows; row++) {
+        sums[row][0] = sums[row][1] = ZERO();
+        for (int line = 0; line < PANEL; line += IN_LINE) __builtin_prefetch(p->c + row * p->apart + line, 1);
+    }
+    for (int64_t k = 0; k < p->length; k++) {
+        WIDE left = LOAD(p->b + k * PANEL), right = LOAD(p->b + k * PANEL + WIDTH);
+        for (int row = 0; row < rows; row++) {
+            WIDE word = EACH(p->a + k * WIDTH + row);
+            sums[row][0] = PRODUCT(sums[row][0], word, left), sums[row][1] = PRODUCT(sums[row][1], word, right);
+        }
+    }
+    for (int row = 0; row < rows; row++) {
+        float *c = p->c + row * p->apart;
+        STORE(c, p->adds ? ADD(LOAD(c), sums[row][0]) : sums[row][0]);
+        STORE(c + WIDTH, p->adds ? ADD(LOAD(c + WIDTH), sums[row][1]) : sums[row][1]);
+    }
+}
+
+#define OF_HEIGHT(rows) ON_STEPS static void NAME(tile_of_##rows)(const struct NAME(product) *p) { NAME(tile)(p, rows); }
+ALL_HEIGHTS(OF_HEIGHT)
+#define BY_HEIGHT(rows) , NAME(tile_of_##rows)
+static void (*const NAME(tiles)[])(const struct NAME(product) *) = {0 ALL_HEIGHTS(BY_HEIGHT)};
+#undef OF_HEIGHT
+#undef BY_HEIGHT
+
+/* The products of `rows` rows, whose tiles are so far apart in a. */
+ON_STEPS static void NAME(multiply)(const struct NAME(product) *p, int64_t rows, int64_t apart) {
+    const int64_t all = tiles_of(rows, HEIGHT);
+    for (int64_t begin = 0; begin < p->length; begin += DEPTH)
+        for (int64_t tile = 0; tile < all; tile++) {
+            int64_t row = first_row(rows, all, tile);
+            struct NAME(product) here = {
+                p->a + tile * apart + begin * WIDTH, p->b + begin * PANEL, p->c + row * p->apart,
+                smaller(DEPTH, p->length - begin), p->apart, p->adds || begin,
+            };
+            NAME(tiles)[first_row(rows, all, tile + 1) - row](&here);
+        }
+}
+
+/* Rows of so many numbers, `apart` from one another, as tiles. */
+ON_STEPS static void NAME(turn)(const number *from, int64_t apart, int64_t rows, int64_t length, float *to, int64_t tile_apart) {
+    const int64_t all = tiles_of(rows, HEIGHT), words = length / STEP;
+    for (int64_t tile = 0; tile < all; tile++, to += tile_apart) {
+        int64_t row = first_row(rows, all, tile), count = first_row(rows, all, tile + 1) - row;
+        gather(from + row * apart, apart * (int64_t)sizeof *from, count, words, to);
+        for (int64_t one = 0; words * STEP < length && one < count; one++) { /* the last number makes a pair with 0 */
+            const uint32_t last = ((const uint16_t *)from)[(row + one) * apart + length - 1];
+            memcpy(to + words * WIDTH + one, &last, sizeof last);
+        }
     }
 }
 
 /* The arrays of a row at a step; `next` is the step that follows, in the order in which they are taken. */
 struct NAME(cells) {
-    float *restrict gates;
-    float *restrict reset;   /* GRU: the product that r multiplies */
+    float *restrict gates;          /* the products with x, and then the gates */
+    const float *restrict products; /* those with the state of the units in question, and of the next block so far apart */
+    int64_t apart;
+    const float *restrict bias; /* GRU: of the product that r multiplies, or NULL; and this product, if it is kept */
+    float *restrict reset;
     float *restrict cell;    /* LSTM: the cell, which is replaced */
     float *restrict kept;    /* what backward reads besides: the cell and its tanh */
     float *restrict curve;
@@ -113,26 +88,30 @@ struct NAME(cells) {
 };
 
 /* The state h of a row, for units from `start` to `stop`; `keep`: what backward needs is written. */
-INLINE ON void NAME(activate)(struct NAME(cells) s, int64_t hidden, int64_t start, int64_t stop, const int cell,
-                              const int keep) {
+INLINE_STEPS void NAME(activate)(struct NAME(cells) s, int64_t hidden, int64_t start, int64_t stop, const int cell,
+                                 const int keep) {
     float *restrict z = s.gates;
+    const float *restrict m = s.products - start;
 #pragma GCC ivdep
     for (int64_t u = start; u < stop; u++) {
         float h;
         if (cell == CELL_LSTM) {
-            float i = logistic(z[u]), f = logistic(z[hidden + u]);
-            float g = hyperbolic_tangent(z[2 * hidden + u]), o = logistic(z[3 * hidden + u]);
+            float i = logistic(z[u] + m[u]), f = logistic(z[hidden + u] + m[s.apart + u]);
+            float g = hyperbolic_tangent(z[2 * hidden + u] + m[2 * s.apart + u]);
+            float o = logistic(z[3 * hidden + u] + m[3 * s.apart + u]);
             float c = f * s.cell[u] + i * g, t = hyperbolic_tangent(c);
             h = o * t;
             s.cell[u] = c;
             if (keep) z[u] = i, z[hidden + u] = f, z[2 * hidden + u] = g, z[3 * hidden + u] = o, s.kept[u] = c, s.curve[u] = t;
         } else if (cell == CELL_GRU) {
-            float r = logistic(z[u]), e = logistic(z[hidden + u]);
-            float n = hyperbolic_tangent(z[2 * hidden + u] + r * s.reset[u]);
+            float r = logistic(z[u] + m[u]), e = logistic(z[hidden + u] + m[s.apart + u]);
+            float product = m[2 * s.apart + u] + (s.bias ? s.bias[u] : 0);
+            float n = hyperbolic_tangent(z[2 * hidden + u] + r * product);
             h = n + e * (get(s.old, u, NARROW) - n);
-            if (keep) z[u] = r, z[hidden + u] = e, z[2 * hidden + u] = n;
+            if (keep) z[u] = r, z[hidden + u] = e, z[2 * hidden + u] = n, s.reset[u] = product;
         } else {
-            h = cell == CELL_TANH ? hyperbolic_tangent(z[u]) : z[u] < 0 ? 0 : z[u];
+            float sum = z[u] + m[u];
+            h = cell == CELL_TANH ? hyperbolic_tangent(sum) : sum < 0 ? 0 : sum;
         }
         put(s.y, u, h, NARROW);
         put(s.after, u, h, NARROW);
@@ -141,7 +120,7 @@ INLINE ON void NAME(activate)(struct NAME(cells) s, int64_t hidden, int64_t star
 }
 
 #define ACTIVATE(name, cell)                                                                                           \
-    ON static void NAME(name)(struct NAME(cells) s, int64_t hidden, int64_t start, int64_t stop, int keep) {           \
+    ON_STEPS static void NAME(name)(struct NAME(cells) s, int64_t hidden, int64_t start, int64_t stop, int keep) {           \
         if (keep)                                                                                                      \
             NAME(activate)(s, hidden, start, stop, cell, 1);                                                           \
         else                                                                                                           \
@@ -153,15 +132,48 @@ ACTIVATE(tanh, CELL_TANH)
 ACTIVATE(relu, CELL_RELU)
 #undef ACTIVATE
 
+/* What a row has at a step, but for the products. */
+static inline struct NAME(cells) NAME(cells_of)(const struct recurrent *o, int64_t n, int64_t step, number *old, number *new,
+                                                float *cell, float *spare, number *gone) {
+    const int64_t hidden = o->hidden, width = padded(hidden), row = row_of(o, n, step);
+    const int last = step + 1 == o->steps;
+    return (struct NAME(cells)){
+        .gates = o->gates + row * o->blocks * hidden, .bias = o->bias ? o->bias + 2 * hidden : 0,
+        .reset = o->reset ? o->reset + row * hidden : spare, .cell = cell + n * width,
+        .kept = o->cells ? o->cells + row * hidden : spare, .curve = o->curves ? o->curves + row * hidden : spare,
+        .y = (number *)o->y + row * o->y_width + o->y_at, .after = new + n * width, .old = old + n * width,
+        .before = o->before && !last ? (number *)o->before + row_of(o, n, step + 1) * hidden : gone,
+    };
+}
+
+/* A step of a row, for units from `start` to `stop`. */
+ON_STEPS static void NAME(one_step)(const struct recurrent *o, const struct NAME(cells) *c, int64_t n, int64_t step, int64_t start,
+                                    int64_t stop) {
+    if (is_past(o, n, step)) { /* the state stays as it is */
+        for (int64_t u = start; u < stop; u++) {
+            c->y[u] = 0, c->before[u] = c->after[u] = c->old[u];
+            if (o->cells) c->kept[u] = c->cell[u];
+        }
+        return;
+    }
+    switch (o->cell) {
+    case CELL_LSTM: NAME(lstm)(*c, o->hidden, start, stop, o->keep); break;
+    case CELL_GRU: NAME(gru)(*c, o->hidden, start, stop, o->keep); break;
+    case CELL_TANH: NAME(tanh)(*c, o->hidden, start, stop, o->keep); break;
+    default: NAME(relu)(*c, o->hidden, start, stop, o->keep);
+    }
+    if (step + 1 < o->steps && is_fresh(o, n, step + 1))
+        for (int64_t u = start; u < stop; u++) c->after[u] = c->before[u] = 0, c->cell[u] = 0;
+}
+
 /* All steps, for some rows and some units of a state. */
-ON static void NAME(forward)(const struct operation *op, struct share s, struct team *team) {
+ON_STEPS static void NAME(forward)(const struct operation *op, struct share s, struct team *team) {
     const struct recurrent *o = &op->recurrent;
-    const int64_t hidden = o->hidden, images = o->images, wide = o->blocks * hidden, width = padded(hidden);
+    const int64_t hidden = o->hidden, images = o->images, width = padded(hidden);
     const int64_t panels = (hidden + PANEL - 1) / PANEL, start = s.first * PANEL, stop = smaller(s.last * PANEL, hidden);
     number *states[2] = {o->scratch, (number *)o->scratch + images * width};
     float *cell = (float *)(states[1] + images * width), *spare = cell + images * width; /* one row, if nothing is kept */
-    float *resets = spare + width;
-    number *gone = (number *)(resets + images * width) + s.worker * width;
+    number *gone = (number *)(spare + width) + s.worker * width;
     for (int64_t n = s.top; n < s.bottom; n++) {
         int fresh = is_fresh(o, n, 0);
         int64_t row = row_of(o, n, 0);
@@ -176,55 +188,32 @@ ON static void NAME(forward)(const struct operation *op, struct share s, struct 
         }
         for (int64_t u = hidden; u < width && s.last == panels; u++) states[0][n * width + u] = states[1][n * width + u] = 0;
     }
+    const int64_t words = paired(hidden, STEP) / STEP, apart = words * WIDTH + IN_LINE;
+    float *a = o->tiles + s.worker * o->room, *products = a + TOGETHER * apart;
     meet(team, s.count);
     for (int64_t step = 0; step < o->steps; step++) {
         number *old = states[step % 2], *new = states[(step + 1) % 2];
-        for (int64_t n = s.top; o->cell == CELL_GRU && n < s.bottom; n++) {
-            float *reset = o->reset ? o->reset + row_of(o, n, step) * hidden : resets + n * width;
-            for (int64_t u = start; u < stop; u++) reset[u] = o->bias ? o->bias[2 * hidden + u] : 0;
-        }
-        for (int64_t panel = s.first; panel < s.last; panel++)
-            for (int64_t block = 0; block < o->blocks; block++) {
-                int aside = o->cell == CELL_GRU && block == 2;
-                int64_t first = row_of(o, s.top, step), apart = row_of(o, 1, 0) - row_of(o, 0, 0);
-                NAME(panel) p = {
-                    .a = old + s.top * width, .apart = width, .length = (hidden + STEP - 1) / STEP * STEP,
-                    .b = (const number *)o->w + (panel * o->blocks + block) * paired(hidden, STEP) * PANEL,
-                    .c = o->gates + first * wide + block * hidden + panel * PANEL, .spread = apart * wide,
-                    .columns = hidden - panel * PANEL,
-                };
-                if (aside && o->reset)
-                    p.c = o->reset + first * hidden + panel * PANEL, p.spread = apart * hidden;
-                else if (aside)
-                    p.c = resets + s.top * width + panel * PANEL, p.spread = width;
-                NAME(multiply)(p, s.bottom - s.top);
-            }
-        int last = step + 1 == o->steps;
-        for (int64_t n = s.top; n < s.bottom; n++) {
-            int64_t row = row_of(o, n, step), next = last ? 0 : row_of(o, n, step + 1);
-            number *y = (number *)o->y + row * o->y_width + o->y_at;
-            struct NAME(cells) c = {
-                .gates = o->gates + row * wide, .cell = cell + n * width,
-                .reset = o->reset ? o->reset + row * hidden : resets + n * width,
-                .kept = o->cells ? o->cells + row * hidden : spare, .curve = o->curves ? o->curves + row * hidden : spare,
-                .y = y, .after = new + n * width, .old = old + n * width,
-                .before = o->before && !last ? (number *)o->before + next * hidden : gone,
-            };
-            if (is_past(o, n, step)) { /* the state stays as it is */
-                for (int64_t u = start; u < stop; u++) {
-                    y[u] = 0, c.before[u] = c.after[u] = c.old[u];
-                    if (o->cells) c.kept[u] = c.cell[u];
+        for (int64_t top = s.top; top < s.bottom; top += GROUP) {
+            int64_t rows = smaller(GROUP, s.bottom - top);
+            NAME(turn)(old + top * width, width, rows, hidden, a, apart);
+            /* so many panels that their products stay in a core's cache until they are used */
+            int64_t some = larger(RECURRENT_PRODUCTS / (o->blocks * rows * PANEL), 1), stop;
+            for (int64_t begin = s.first; begin < s.last; begin = stop) {
+                stop = smaller(begin + some, s.last);
+                const int64_t columns = (stop - begin) * PANEL;
+                for (int64_t panel = begin; panel < stop; panel++)
+                    for (int64_t block = 0; block < o->blocks; block++) {
+                        const float *w = (const float *)o->w + (panel * o->blocks + block) * words * PANEL;
+                        float *c = products + block * rows * columns + (panel - begin) * PANEL;
+                        struct NAME(product) p = {a, w, c, words, columns, 0};
+                        NAME(multiply)(&p, rows, apart);
+                    }
+                for (int64_t n = top; n < top + rows; n++) {
+                    struct NAME(cells) c = NAME(cells_of)(o, n, step, old, new, cell, spare, gone);
+                    c.products = products + (n - top) * columns, c.apart = rows * columns;
+                    NAME(one_step)(o, &c, n, step, begin * PANEL, smaller(stop * PANEL, hidden));
                 }
-                continue;
             }
-            switch (o->cell) {
-            case CELL_LSTM: NAME(lstm)(c, hidden, start, stop, o->keep); break;
-            case CELL_GRU: NAME(gru)(c, hidden, start, stop, o->keep); break;
-            case CELL_TANH: NAME(tanh)(c, hidden, start, stop, o->keep); break;
-            default: NAME(relu)(c, hidden, start, stop, o->keep);
-            }
-            if (!last && is_fresh(o, n, step + 1))
-                for (int64_t u = start; u < stop; u++) c.after[u] = c.before[u] = 0, c.cell[u] = 0;
         }
         meet(team, s.count);
     }
@@ -246,7 +235,7 @@ struct NAME(slopes) {
 };
 
 /* The gradients of the gates, for units from `start` to `stop`; dh and dc become what goes to the step before directly. */
-INLINE ON void NAME(differentiate)(struct NAME(slopes) s, int64_t hidden, int64_t start, int64_t stop, const int cell) {
+INLINE_STEPS void NAME(differentiate)(struct NAME(slopes) s, int64_t hidden, int64_t start, int64_t stop, const int cell) {
     const float *restrict z = s.gates;
 #pragma GCC ivdep
     for (int64_t u = start; u < stop; u++) {
@@ -280,7 +269,7 @@ INLINE ON void NAME(differentiate)(struct NAME(slopes) s, int64_t hidden, int64_
 }
 
 #define DIFFERENTIATE(name, cell)                                                                                      \
-    ON static void NAME(name##_back)(struct NAME(slopes) s, int64_t hidden, int64_t start, int64_t stop) {             \
+    ON_STEPS static void NAME(name##_back)(struct NAME(slopes) s, int64_t hidden, int64_t start, int64_t stop) {             \
         NAME(differentiate)(s, hidden, start, stop, cell);                                                             \
     }
 DIFFERENTIATE(lstm, CELL_LSTM)
@@ -290,27 +279,25 @@ DIFFERENTIATE(relu, CELL_RELU)
 #undef DIFFERENTIATE
 
 /* The gradient of the states that step `step` has read, added to dh. */
-ON static void NAME(through_weights)(const struct recurrent *o, struct share s, int64_t step, float *dh) {
-    const int64_t hidden = o->hidden, wide = o->blocks * hidden, width = padded(hidden);
-    const int64_t first = row_of(o, s.top, step), apart = row_of(o, 1, 0) - row_of(o, 0, 0);
+ON_STEPS static void NAME(through_weights)(const struct recurrent *o, struct share s, int64_t step, float *dh) {
+    const int64_t wide = o->blocks * o->hidden, width = padded(o->hidden), room = paired(wide, STEP) / STEP;
+    const int64_t image = (row_of(o, 1, 0) - row_of(o, 0, 0)) * wide, apart = DEPTH * WIDTH + IN_LINE;
     const number *products = o->dproducts ? o->dproducts : o->dgates;
-    for (int64_t panel = s.first; panel < s.last; panel++) {
-        const number *w = (const number *)o->w + panel * paired(wide, STEP) * PANEL;
-        NAME(panel) p = {
-            .a = products + first * wide, .apart = apart * wide, .length = wide / STEP * STEP,
-            .b = w, .c = dh + s.top * width + panel * PANEL, .spread = width, .columns = hidden - panel * PANEL,
-        };
-        NAME(multiply)(p, s.bottom - s.top);
-        for (int64_t n = s.top; p.length < wide && n < s.bottom; n++) { /* the last number has none to make a pair with */
-            float last = get(products, row_of(o, n, step) * wide + p.length, NARROW);
-            for (int64_t i = 0; i < smaller(PANEL, p.columns); i++)
-                dh[n * width + panel * PANEL + i] += last * get(w, p.length * PANEL + i * STEP, NARROW);
+    float *a = o->tiles + s.worker * o->room;
+    for (int64_t top = s.top; top < s.bottom; top += GROUP)
+        for (int64_t begin = 0; begin < wide; begin += DEPTH * STEP) {
+            int64_t rows = smaller(GROUP, s.bottom - top), length = smaller(DEPTH * STEP, wide - begin);
+            NAME(turn)(products + row_of(o, top, step) * wide + begin, image, rows, length, a, apart);
+            for (int64_t panel = s.first; panel < s.last; panel++) {
+                const float *w = (const float *)o->w + (panel * room + begin / STEP) * PANEL;
+                struct NAME(product) p = {a, w, dh + top * width + panel * PANEL, paired(length, STEP) / STEP, width, 1};
+                NAME(multiply)(&p, rows, apart);
+            }
         }
-    }
 }
 
 /* The sums of the gradients of a step, added to `sums`: of all blocks, and for a GRU of the last block of the products. */
-ON static void NAME(add_up)(const struct recurrent *o, struct share s, int64_t step, double *sums) {
+ON_STEPS static void NAME(add_up)(const struct recurrent *o, struct share s, int64_t step, double *sums) {
     const int64_t hidden = o->hidden, wide = o->blocks * hidden, stop = smaller(s.last * PANEL, hidden);
     for (int64_t block = 0; block < o->blocks + (o->dproducts ? 1 : 0); block++) {
         const number *from = block < o->blocks ? (const number *)o->dgates + block * hidden
@@ -330,7 +317,7 @@ ON static void NAME(add_up)(const struct recurrent *o, struct share s, int64_t s
     }
 }
 
-ON static void NAME(backward)(const struct operation *op, struct share s, struct team *team) {
+ON_STEPS static void NAME(backward)(const struct operation *op, struct share s, struct team *team) {
     const struct recurrent *o = &op->recurrent;
     const int64_t hidden = o->hidden, images = o->images, wide = o->blocks * hidden, width = padded(hidden);
     const int64_t start = s.first * PANEL, stop = smaller(s.last * PANEL, hidden);
@@ -398,7 +385,7 @@ ON static void NAME(backward)(const struct operation *op, struct share s, struct
 }
 
 /* Weights in the order in which products read them: panels of columns, and in each its numbers of a row of states. */
-ON static void NAME(lay)(const struct operation *op, int64_t from, int64_t to, int64_t worker) {
+ON_STEPS static void NAME(lay)(const struct operation *op, int64_t from, int64_t to, int64_t worker) {
     const struct recurrent_weights *o = &op->recurrent_weights;
     const int64_t hidden = o->hidden, wide = o->blocks * hidden, length = o->back ? wide : hidden;
     const int64_t blocks = o->back ? 1 : o->blocks, room = paired(length, STEP);
@@ -416,5 +403,5 @@ ON static void NAME(lay)(const struct operation *op, int64_t from, int64_t to, i
         }
 }
 
-#undef PANEL
 #undef STEP
+#undef INLINE_STEPS

@@ -46,6 +46,17 @@
 #endif
 
 #define EACH(p) ALL(*(p)) /* GCC takes a load that broadcasts for one that may read any memory, and keeps no sums in registers */
+/* A tile of a product has so many rows at most, each in two registers. */
+#if BITS == 256
+enum { HEIGHT = 6 };
+#define ALL_HEIGHTS(do) do(1) do(2) do(3) do(4) do(5) do(6)
+#else
+enum { HEIGHT = 12 };
+#define ALL_HEIGHTS(do) do(1) do(2) do(3) do(4) do(5) do(6) do(7) do(8) do(9) do(10) do(11) do(12)
+#endif
+
+enum { IN_LINE = ALIGNMENT / 4 }; /* numbers in a line of the caches */
+
 #define INLINE_ON static inline __attribute__((always_inline)) ON
 
 INLINE_ON float sum_of(WIDE numbers) {

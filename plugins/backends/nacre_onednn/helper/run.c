@@ -54,6 +54,8 @@ static int run(const struct machine *machine, const struct operation *op) {
     case DIRECT: run_direct(machine, op); return 0;
     case DIRECT_WEIGHTS: run_direct_weights(machine, op); return 0;
     case DIRECT_FILTERS: run_direct_filters(machine, op); return 0;
+    case PRODUCT: run_product(machine, op); return 0;
+    case PRODUCT_PANELS: run_product_panels(machine, op); return 0;
     case WINOGRAD: run_winograd(machine, op); return 0;
     case WINOGRAD_WEIGHTS: run_winograd_weights(machine, op); return 0;
     case WINOGRAD_FILTERS: run_winograd_filters(machine, op); return 0;

@@ -13,16 +13,16 @@
 enum { EIGHT = SMALL_BATCH_IMAGES, BLOCK = SMALL_BATCH_FEATURES, LINE = ALIGNMENT, FAST = 1 << 15 };
 enum { ROWS = 8, BEFORE = 8, NARROW_ROWS = 16, WIDE_ROWS = 8 };
 
-struct product {
+struct sizes {
     int64_t images, outputs, features;
     int64_t padded;        /* images, with those that are missing */
     int64_t size, lines;   /* bytes of a number, registers that hold a row of x */
     int64_t tops, blocks;  /* rows of weights that go together, one by one or in pairs; blocks of 32 features */
 };
 
-static struct product product(const struct small_batch *b) {
+static struct sizes product(const struct small_batch *b) {
     const int64_t size = b->narrow ? 2 : 4, step = LINE / size;
-    return (struct product){
+    return (struct sizes){
         .images = b->images, .outputs = b->outputs, .features = b->features,
         .padded = (b->images + EIGHT - 1) / EIGHT * EIGHT, .size = size, .lines = (b->features + step - 1) / step,
         .tops = b->narrow ? (b->outputs + 1) / 2 : b->outputs, .blocks = (b->features + BLOCK - 1) / BLOCK,
@@ -68,7 +68,7 @@ INLINE_BF16 __m512 sums_of(const __m512 *all) {
 /* y = x wT + b, and ReLU behind it. Scratch: registers of x (lines, images), and y as (outputs / 2, eights of images, 2, 8).
  * Pieces are lines of x here, ... */
 INLINE_BF16 void lay_images(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct product s = product(&op->small_batch);
+    struct sizes s = product(&op->small_batch);
     (void)worker;
     for (int64_t line = start; line < stop; line++)
         for (int64_t image = 0; image < s.padded; image++) {
@@ -81,7 +81,7 @@ INLINE_BF16 void lay_images(const struct operation *op, int64_t start, int64_t s
 
 /* ... and two outputs here. */
 INLINE_BF16 void forward(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct product s = product(&op->small_batch);
+    struct sizes s = product(&op->small_batch);
     (void)worker;
     const float *bias = op->small_batch.bias;
     const char *x = op->small_batch.scratch, *w = op->small_batch.w;
@@ -128,7 +128,7 @@ INLINE_BF16 void forward(const struct operation *op, int64_t start, int64_t stop
 /* dx = dy w. Scratch: dy as (outputs, images), in bf16 by pairs of outputs, and dx as (blocks, images, 32). Pieces are
  * outputs, or pairs, here, ... */
 INLINE_BF16 void lay_tops(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct product s = product(&op->small_batch);
+    struct sizes s = product(&op->small_batch);
     (void)worker;
     uint32_t *tops = op->small_batch.scratch;
     for (int64_t top = start; top < stop; top++)
@@ -142,7 +142,7 @@ INLINE_BF16 void lay_tops(const struct operation *op, int64_t start, int64_t sto
 }
 
 /* Some rows of weights times eight images, at a block of features. */
-INLINE_BF16 void add_rows(const struct product *s, const char *w, const uint32_t *tops, float *sums, int64_t rows, int64_t left,
+INLINE_BF16 void add_rows(const struct sizes *s, const char *w, const uint32_t *tops, float *sums, int64_t rows, int64_t left,
                           int fetch, int fresh, const int narrow) {
     /* pairs of the numbers of two rows: of the first half, and of the second */
     const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36,
@@ -175,7 +175,7 @@ INLINE_BF16 void add_rows(const struct product *s, const char *w, const uint32_t
 
 /* ... and blocks here. */
 INLINE_BF16 void data(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct product s = product(&op->small_batch);
+    struct sizes s = product(&op->small_batch);
     (void)worker;
     const uint32_t *tops = op->small_batch.scratch;
     float *sums = (float *)op->small_batch.scratch + (s.tops * s.padded + LANES - 1) / LANES * LANES;
@@ -256,13 +256,13 @@ IN_BOTH(lay_tops)
 IN_BOTH(data)
 
 void run_small_batch(const struct machine *machine, const struct operation *op) {
-    struct product s = product(&op->small_batch);
+    struct sizes s = product(&op->small_batch);
     share_rows(machine, op, op->small_batch.narrow ? narrow_lay_images : wide_lay_images, s.lines, s.padded * s.features);
     share_rows(machine, op, op->small_batch.narrow ? narrow_forward : wide_forward, (s.outputs + 1) / 2, s.outputs * s.features);
 }
 
 void run_small_batch_data(const struct machine *machine, const struct operation *op) {
-    struct product s = product(&op->small_batch);
+    struct sizes s = product(&op->small_batch);
     share_out(machine, op, op->small_batch.narrow ? narrow_lay_tops : wide_lay_tops, s.tops, s.tops * s.padded > ALONE ? LANES : s.tops);
     share_rows(machine, op, op->small_batch.narrow ? narrow_data : wide_data, s.blocks, s.outputs * s.features);
 }

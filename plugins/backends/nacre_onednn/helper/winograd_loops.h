@@ -134,7 +134,7 @@ INLINE_ON void filters(const struct operation *op, int64_t start, int64_t stop, 
         for (int64_t in = 0; in < (back ? f->filters : given); in++) {
             _Alignas(64) float lanes[WINDOW * WIDTH];
             gather(f->w + (back ? in * given + part * WIDTH : part * WIDTH * given + in) * window,
-                   back ? window : given * window, WIDTH, window, lanes);
+                   4 * (back ? window : given * window), WIDTH, window, lanes);
             for (int64_t number = 0; number < depth * phases; number++) {
                 WIDE once[MOST][MOST], column[MOST], cells[MOST];
                 struct phase at = phase(number * given, given, step);

@@ -30,10 +30,11 @@ from ..dnnl.primitives import (
     strided,
     too_large,
 )
+from ..helper.product import PanelProduct
 from ..helper.small_batch import SmallBatchProduct
 from ..record import Copies, recorder
 from .base import Layouts, OnednnKernel, describe_blob, gate, is_images, make_ones, rectify, unfit
-from .products import GEMM, PACKED, PRODUCT
+from .products import GEMM, PACKED, PANELS, PRODUCT
 
 Laid = Callable[..., Desc]
 """Describes weights of a shape: `plain` or `free`."""
@@ -96,6 +97,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         self.narrow = plain(outputs, self.features, dtype=self.dtype)
         self.row = plain(1, outputs)
         self.ours = SmallBatchProduct(rows, outputs, self.features, self.dtype, relu=self.relu)
+        self.in_panels = PanelProduct(rows, self.features, outputs, keeps=self.keeps)
 
     def ready(self) -> None:
         self.ones = make_ones(self.backend, self.rows, self.dtype)
@@ -133,7 +135,8 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
     def ways_of(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
         if stage not in ("forward", "weights", "data"):
             return ("",)
-        return (PRODUCT, GEMM, PACKED, *([FEW] if self.ours.usual else []))
+        ours = {FEW: self.ours.usual, PANELS: self.in_panels.usual and self.dtype == "float32"}
+        return (PRODUCT, GEMM, PACKED, *(way for way, usual in ours.items() if usual))
 
     def by_rule(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
         """Return the ways with the one for few images first."""
@@ -148,8 +151,9 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             blob, flat = self._bottom(layouts)
             return reorder("x", blob, self.source, flat) if stage == "flatten" else reorder("flat dx", flat, "dx", blob)
         narrowing = self._narrowing() if stage == "forward" and self.shares else []
-        if way in (PRODUCT, FEW):
-            calls = getattr(self, f"_{stage}_{'product' if way == PRODUCT else 'of_few'}")()
+        ours = {PRODUCT: "product", FEW: "of_few", PANELS: "in_panels"}
+        if way in ours:
+            calls = getattr(self, f"_{stage}_{ours[way]}")()
         else:
             calls = getattr(self, f"_{stage}")(plain if way == GEMM else free)
         behind = rectify(self.y) if stage == "forward" and self.relu and way != FEW else []
@@ -191,19 +195,17 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         outputs = self.parameters[0].shape[0]
         turned = strided((outputs, self.rows), (1, outputs), self.dtype)
         primitive = Primitive("matmul", library().engine, turned, self.x, None, self.weight, attributes())
-        calls = [
-            call(
-                primitive,
-                {arg.SRC: (self.top, turned), arg.WEIGHT: (self.source, self.x), arg.DST: ("dweight", self.weight)},
-            )
-        ]
-        if self.bias is not None:
-            ones = plain(1, self.rows, dtype=self.dtype)
-            primitive = Primitive("matmul", library().engine, ones, self.y, None, self.row, attributes())
-            calls.append(
-                call(primitive, {arg.SRC: ("ones", ones), arg.WEIGHT: (self.top, self.y), arg.DST: ("dbias", self.row)})
-            )
-        return calls
+        buffers = {arg.SRC: (self.top, turned), arg.WEIGHT: (self.source, self.x), arg.DST: ("dweight", self.weight)}
+        return [call(primitive, buffers), *self._summed()]
+
+    def _summed(self) -> list[Call]:
+        """Return the calls of the gradient of the bias: a product with ones."""
+        if self.bias is None:
+            return []
+        ones = plain(1, self.rows, dtype=self.dtype)
+        primitive = Primitive("matmul", library().engine, ones, self.y, None, self.row, attributes())
+        buffers = {arg.SRC: ("ones", ones), arg.WEIGHT: (self.top, self.y), arg.DST: ("dbias", self.row)}
+        return [call(primitive, buffers)]
 
     def _data_product(self) -> list[Call]:
         narrowing, weight = self._weight(self.narrow)
@@ -226,6 +228,17 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
     def _data_of_few(self) -> list[Call]:
         narrowing, (weight, _) = self._weight(self.narrow)
         return [*narrowing, *self.ours.data(self.top, weight, self.gradient)]
+
+    # As products of the helper's
+
+    def _forward_in_panels(self) -> list[Call]:
+        return self.in_panels.forward(self.source, "weight", "" if self.bias is None else "bias", "y")
+
+    def _weights_in_panels(self) -> list[Call]:
+        return [*self.in_panels.weights(self.source, self.top, "dweight"), *self._summed()]
+
+    def _data_in_panels(self) -> list[Call]:
+        return self.in_panels.data(self.top, "weight", self.gradient)
 
     # As inner products, the weights as they are or as oneDNN likes them
 

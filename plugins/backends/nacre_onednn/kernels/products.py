@@ -21,6 +21,7 @@ from ..dnnl.primitives import (
     reorder,
     strided,
 )
+from ..helper.product import PanelProduct
 
 PRODUCT, GEMM, PACKED = "product", "gemm", "packed"
 """Ways: a product of matrices, which packs the weights piece by piece; an inner product with plain weights; and one
@@ -29,6 +30,9 @@ with weights that are packed before as a whole."""
 TOP, BOTTOM = "top turned", "bottom turned"
 """Ways of the gradient of the weights: products of matrices of which one is turned before."""
 
+PANELS = "in panels"
+"""A way of the helper's: see product.c."""
+
 
 class Products:
     """The product of a bottom (rows, features) to a top (rows, outputs), or the gradients; both are named buffers.
@@ -36,13 +40,21 @@ class Products:
     Args:
         dtype: the type in which the product is computed.
         packed: returns the calls that copy a parameter into a primitive's layout, and the buffer to read then.
+        keeps: whether such copies are kept from pass to pass.
     """
 
     def __init__(
-        self, x: Buffer, y: Buffer, dtype: str, packed: Callable[[str, Desc, Desc], tuple[list[Call], Buffer]]
+        self,
+        x: Buffer,
+        y: Buffer,
+        dtype: str,
+        packed: Callable[[str, Desc, Desc], tuple[list[Call], Buffer]],
+        *,
+        keeps: bool,
     ) -> None:
         self.x, self.y, self.dtype, self.packed = x, y, dtype, packed
         (self.rows, self.features), (_, self.outputs) = x[1].shape, y[1].shape
+        self.ours = PanelProduct(self.rows, self.features, self.outputs, keeps=keeps)
         self.weight = plain(self.outputs, self.features)
 
     def _hint(self, way: str, bias: Desc | None) -> Primitive:
@@ -54,6 +66,8 @@ class Products:
 
     def forward(self, way: str, weight: str, bias: str) -> list[Call]:
         """Return the calls of y; `bias` is "" where there is none."""
+        if way == PANELS:
+            return self.ours.forward(self.x[0], weight, bias, self.y[0])
         if way == PRODUCT:
             added = plain(1, self.outputs) if bias else None
             inner = strided((self.features, self.outputs), (1, self.features), self.dtype)
@@ -69,6 +83,8 @@ class Products:
     def weights(self, way: str, dweight: str) -> list[Call]:
         """Return the calls of the gradient of the weights."""
         (_, x), (_, y) = self.x, self.y
+        if way == PANELS:
+            return self.ours.weights(self.x[0], self.y[0], dweight)
         if way == BOTTOM:
             return self._turned_bottom(dweight)
         if way in (PRODUCT, TOP):
@@ -106,6 +122,8 @@ class Products:
     def data(self, way: str, weight: str, dx: str) -> list[Call]:
         """Return the calls of the gradient of x, from that of y."""
         (_, x), (_, y) = self.x, self.y
+        if way == PANELS:
+            return self.ours.data(self.y[0], weight, dx)
         if way == PRODUCT:
             packing, read = self.packed(weight, self.weight, plain(*self.weight.shape, dtype=self.dtype))
             primitive = Primitive("matmul", library().engine, y, read[1], None, x, attributes())

@@ -15,11 +15,12 @@ from nacre_layers.recurrent.lstm import LSTMState
 from nacre_layers.recurrent.rnn import RNNState
 
 from ..dnnl.primitives import Buffer, Call, Desc, HelperCall, pass_over, plain, reorder, too_large
-from ..helper.native import CONSTANTS, helper, most_instructions
+from ..helper.native import CONSTANTS, LANES, helper, lanes, most_instructions
+from ..helper.product import DEPTH, TOGETHER
 from ..record import recorder, rounded_up
 from .base import MISSING, Layouts, OnednnKernel
 from .loss import LABELS
-from .products import BOTTOM, GEMM, PACKED, PRODUCT, TOP, Products
+from .products import BOTTOM, GEMM, PACKED, PANELS, PRODUCT, TOP, Products
 
 BY_UNITS, BY_IMAGES = "by units", "by images"
 """Ways of the steps: a thread has some units of the state, or some sequences."""
@@ -150,9 +151,10 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
         what = stage.rpartition(" ")[0]
         if what in ("steps", "back"):
             return (BY_UNITS, BY_IMAGES)
+        ours = (PANELS,) if self.dtype == "float32" and lanes() else ()
         if what in ("weights", "hidden weights"):
-            return (PACKED, GEMM, PRODUCT, TOP, BOTTOM)
-        return (PACKED, GEMM, PRODUCT) if what in ("inputs", "data") else ("",)
+            return (PACKED, GEMM, PRODUCT, TOP, BOTTOM, *ours)
+        return (PACKED, GEMM, PRODUCT, *ours) if what in ("inputs", "data") else ("",)
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         what, _, index = stage.rpartition(" ")
@@ -223,7 +225,7 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
             if backward
             else (self._kept("Gates", index), self._matrix(self.width, "float32"))
         )
-        return Products(self._bottom(index), gates, self.dtype, self.packed)
+        return Products(self._bottom(index), gates, self.dtype, self.packed, keeps=self.keeps)
 
     def _suffix(self, index: int) -> str:
         return self.plain.named[index]["weight_ih"].name.removeprefix("weight_ih")
@@ -242,12 +244,13 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
             "y": (top, desc.bytes),
             **self._state_buffers({"": "hidden", "cell_": "cell"}, ("begin", "end")),
             "scratch": self._scratch(),
+            "tiles": self._tiles(self.units),
         }
         if self.train:
             buffers |= {"before": (f"Before {index}", size * rows)}
             buffers |= {"reset": (f"Reset {index}", 4 * rows)} if self.blocks == 3 else {}
             buffers |= {"cells": (f"Cells {index}", 4 * rows), "curves": (f"Curves {index}", 4 * rows)} if lstm else {}
-        numbers = {**self._numbers(index, way), "keep": self.train}
+        numbers = {**self._numbers(index, way), "room": self._room(self.units), "keep": self.train}
         return [*laying, HelperCall(buffers, "recurrent", numbers, number_of_threads())]
 
     def _laid(self, index: int, *, back: bool) -> tuple[list[Call], tuple[str, int]]:
@@ -265,7 +268,16 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
     def _scratch(self) -> tuple[str, int]:
         threads = number_of_threads()
         sums = 8 * threads * (self.blocks + 1) * self.hidden
-        return "scratch", 4 * self.units * (4 * self.images + 2 + threads) + sums
+        return "scratch", 4 * self.units * (3 * self.images + 1 + threads) + sums
+
+    def _tiles(self, length: int) -> tuple[str, int]:
+        """Return the memory for rows that are multiplied, of so many numbers, and for their products."""
+        return "tiles", 4 * number_of_threads() * self._room(length)
+
+    def _room(self, length: int) -> int:
+        """Return how many numbers of it a thread has."""
+        products = self.blocks * TOGETHER * LANES * 2 * lanes()
+        return TOGETHER * (length * lanes() + LANES) + max(products, CONSTANTS["RECURRENT_PRODUCTS"])
 
     def _state_buffers(self, names: Mapping[str, str], kinds: tuple[str, ...]) -> dict[str, tuple[str, int]]:
         """Return the buffers of first and last states, or of their gradients, as far as they are there."""
@@ -329,6 +341,7 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
             "dgates": ("dgates", size * wide),
             **self._state_buffers({"": "hidden", "cell_": "cell"}, ("dend", "dbegin")),
             "scratch": self._scratch(),
+            "tiles": self._tiles(DEPTH),
         }
         suffix = self._suffix(index)
         for operand, name in (("dbias", "bias_ih"), ("dbias_state", "bias_hh")):
@@ -342,7 +355,8 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
                 "curves": (f"Curves {index}", 4 * rows),
                 "cell_begin": begin,
             }
-        return [*laying, HelperCall(buffers, "recurrent_gradient", self._numbers(index, way), number_of_threads())]
+        numbers = {**self._numbers(index, way), "room": self._room(DEPTH)}
+        return [*laying, HelperCall(buffers, "recurrent_gradient", numbers, number_of_threads())]
 
     def _weights(self, index: int, way: str) -> list[Call]:
         return self._products(index, backward=True).weights(way, f"dweight_ih{self._suffix(index)}")
@@ -350,7 +364,9 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
     def _hidden_weights(self, index: int, way: str) -> list[Call]:
         products = ("dproducts" if self.blocks == 3 else "dgates", self._matrix(self.width))
         before = (f"Before {index}", self._matrix(self.hidden))
-        return Products(before, products, self.dtype, self.packed).weights(way, f"dweight_hh{self._suffix(index)}")
+        return Products(before, products, self.dtype, self.packed, keeps=False).weights(
+            way, f"dweight_hh{self._suffix(index)}"
+        )
 
     def _learns(self, index: int, name: str) -> bool:
         one = self.plain.named[index].get(name)

@@ -1,0 +1,25 @@
+/* What the files of products share: see product.c. */
+
+#ifndef NACRE_PRODUCT_H
+#define NACRE_PRODUCT_H
+
+#include "helper.h"
+
+/* The loops for one kind of instructions. */
+struct product_loops {
+    int64_t lanes;  /* columns in a register */
+    int64_t height; /* the most rows of a tile, which has two registers for each */
+    work_t panels, multiply;
+};
+
+extern const struct product_loops product_on_avx2, product_on_avx512;
+
+/* A matrix of rows as tiles of almost the same number of them: the first ones have one more. */
+static inline int64_t tiles_of(int64_t rows, int64_t height) { return (rows + height - 1) / height; }
+
+static inline int64_t first_row(int64_t rows, int64_t tiles, int64_t tile) {
+    int64_t few = rows / tiles, more = rows % tiles;
+    return tile * few + smaller(tile, more);
+}
+
+#endif

@@ -1,0 +1,109 @@
+"""The helper's products of matrices, product.c, against numpy's, and inner products that take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from helper_calls import assert_same_bits, run
+from nacre import InputLayer, Net
+from nacre.testing.close import assert_near
+from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.square_loss import SquareLossLayer
+from nacre_onednn.backend import OnednnBackend
+from nacre_onednn.helper import native, product
+from nacre_onednn.helper.product import DEPTH, TOGETHER, PanelProduct
+from nacre_onednn.kernels.products import PANELS
+
+if reason := OnednnBackend.unusable():
+    pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
+if not native.lanes():
+    pytest.skip("no helper was compiled, or the processor has no AVX2", allow_module_level=True)
+
+MANY = TOGETHER * 12 + 5
+"""Rows of more tiles than are worked on at a time."""
+
+
+def results(given: dict[str, Any], threads: int, *, bias: bool = True) -> dict[str, Any]:
+    """Return y and both gradients."""
+    x, weight, dy = given["x"], given["weight"], given["dy"]
+    ours = PanelProduct(len(x), x.shape[1], len(weight), keeps=False)
+    found = {"y": np.full_like(dy, 7), "dweight": np.full_like(weight, 7), "dx": np.full_like(x, 7)}
+    calls = [
+        *ours.forward("x", "weight", "bias" if bias else "", "y"),
+        *ours.weights("x", "dy", "dweight"),
+        *ours.data("dy", "weight", "dx"),
+    ]
+    run(calls, {**given, **found}, threads)
+    return found
+
+
+def matrices(rows: int, features: int, outputs: int) -> dict[str, Any]:
+    random = np.random.default_rng(rows + features + outputs)
+    shapes = {"x": (rows, features), "weight": (outputs, features), "dy": (rows, outputs), "bias": (outputs,)}
+    return {name: random.normal(1, size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+@given(rows=st.integers(1, 40), features=st.integers(1, 70), outputs=st.integers(1, 70), bias=st.booleans())
+@example(rows=MANY, features=3, outputs=33, bias=True)
+@example(rows=5, features=DEPTH + 1, outputs=DEPTH + 17, bias=True)
+@example(rows=2 * DEPTH + 3, features=17, outputs=2, bias=False)
+def test_products_agree_with_numpy(rows: int, features: int, outputs: int, *, bias: bool) -> None:
+    given = matrices(rows, features, outputs)
+    x, weight, dy = (given[name].astype(np.float64) for name in ("x", "weight", "dy"))
+    found = results(given, 1, bias=bias)
+    assert_near(found["y"], x @ weight.T + (given["bias"] if bias else 0), "y", 1e-6)
+    assert_near(found["dweight"], dy.T @ x, "dweight", 1e-6)
+    assert_near(found["dx"], dy @ weight, "dx", 1e-6)
+
+
+def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product, "number_of_threads", lambda: 3)
+    given = matrices(MANY, 45, 37)
+    # the last has more threads than there is memory for: some stay away
+    assert_same_bits([results(given, threads) for threads in (1, 2, 3, 5)])
+
+
+def test_numbers_that_are_not_finite_stay_in_their_rows() -> None:
+    given = matrices(13, 20, 19)
+    given["x"][3, 5], given["x"][7, 0] = np.nan, np.inf
+    found = results(given, 1)["y"]
+    assert np.isnan(found[3]).all() and not np.isfinite(found[7]).any()
+    assert np.isfinite(np.delete(found, (3, 7), axis=0)).all()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("phase", ["train", "predict"])
+def test_inner_products_take_them(phase: Any, bias: bool) -> None:
+    layers = [
+        InputLayer(name="in", tops=("x",), shape=9, batch_size=7),
+        InputLayer(name="targets", tops=("target",), shape=21, batch_size=7),
+        InnerProductLayer(name="ip", bottoms="x", tops="y", output_dim=21, bias=bias, neuron="ReLU"),
+        SquareLossLayer(name="loss", bottoms=("y", "target"), exclude=["predict"]),
+    ]
+    stages = ("forward", "weights", "data") if phase == "train" else ("forward",)
+    ways = {"ip": dict.fromkeys(stages, PANELS)}
+    found: list[dict[str, Any]] = []
+    for backend in ("numpy", "onednn"):
+        plan = {"onednn": {"layout": "channels last", "ways": ways}} if backend == "onednn" else None
+        net = Net("net", layers, backend=backend, phase=phase, plan=plan, seed=1, keep="all", input_gradients=("x",))
+        net.write("x", np.random.default_rng(0).normal(size=(7, 9)))
+        if phase == "train":
+            net.write("target", np.ones((7, 21)))
+        net.forward()
+        results = {"y": net.blob("y")}
+        if phase == "train":
+            net.backward()
+            results |= {name: one.gradient for name, one in net.parameters.items()} | {"x": net.gradient("x")}
+        else:  # the panels are kept, until the weights change
+            net.parameters["ip/weight"].value = net.parameters["ip/weight"].value * 2
+            net.forward()
+            results["again"] = net.blob("y")
+        found.append(results)
+        assert plan is None or net.plan["onednn"]["ways"] == ways
+    for name, one in found[0].items():
+        assert_near(found[1][name], one, name, 1e-6)
