@@ -92,10 +92,11 @@ if TYPE_CHECKING:
     from .fields.whole import number_text as number_text
     from .hooks import hookimpl as hookimpl
     from .net.at_work import AtWork as AtWork
+    from .net.classes import class_numbers as class_numbers
+    from .net.classes import class_order as class_order
+    from .net.classes import renumbered as renumbered
     from .net.input import Input as Input
     from .net.input import InputLayer as InputLayer
-    from .net.joined import class_numbers as class_numbers
-    from .net.joined import renumbered as renumbered
     from .net.net import Net as Net
     from .net.parameters import load_parameters as load_parameters
     from .net.predict import Wanted as Wanted
@@ -206,8 +207,8 @@ _PLACES = {
     "fields.whole": "count_in misfit number_text",
     "hooks": "hookimpl",
     "net.at_work": "AtWork",
+    "net.classes": "class_numbers class_order renumbered",
     "net.input": "Input InputLayer",
-    "net.joined": "class_numbers renumbered",
     "net.net": "Net",
     "net.parameters": "load_parameters",
     "net.predict": "Wanted wanted",

@@ -12,6 +12,7 @@ from ..graph.containers import expand
 from ..protocols.graph import Graph, Node
 from ..protocols.layer import Layer, Phase
 from ..text import free_name, listed
+from .classes import class_order
 from .input import InputLayer, without_ones
 
 if TYPE_CHECKING:
@@ -227,8 +228,10 @@ def _read(name: str, given: Any, layer: InputLayer, *, is_label: bool) -> tuple[
     if array.dtype.kind in "OUS":
         if layer.shape not in ((), (1,)) or array.size != len(array):
             raise DataError(f"{where} holds texts, but an Input of shape {layer.shape} needs numbers")
-        found, numbers = np.unique(array.astype(str), return_inverse=True)
-        names, array = tuple(map(str, found)), numbers.reshape(-1)
+        texts = array.astype(str).reshape(-1).tolist()
+        names = class_order(texts)
+        numbers = {text: number for number, text in enumerate(names)}
+        array = np.array([numbers[text] for text in texts])
     if array.dtype.kind not in "fiub":
         raise DataError(f"{where} holds {array.dtype}, but numbers are needed", "convert it to numbers")
     changed = layer.prepared_shape(name, array.shape[1:])

@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..errors import DataError, nearest
+from ..errors import DataError
 from ..protocols.data_store import Field, Reader, Rows, located
+from .classes import renumbered
 
 OPEN_FILES = 64  # at a time: a process may have only some hundreds
 
@@ -167,36 +168,3 @@ def _places(values: Any, rows: np.ndarray) -> Any:
     if rows[-1] - rows[0] == len(rows) - 1:
         return values[rows[0] : rows[-1] + 1]
     return np.empty((len(rows), *values.shape[1:]), values.dtype)
-
-
-def class_numbers(where: str, field: str, there: Sequence[str], here: Sequence[str]) -> np.ndarray:
-    """Return for the number of each class there its number here, found by name.
-
-    Raises:
-        DataError: a class has no number here.
-    """
-    known = {name: number for number, name in enumerate(here)}
-    if unknown := [name for name in there if name not in known]:
-        listed = ", ".join(here[:10]) + (", ..." if len(here) > 10 else "")
-        raise DataError(
-            f"{where}: '{field}' has the class '{unknown[0]}'{nearest(unknown[0], here)}, which is not one of the "
-            f"{len(here)} known classes: {listed}"
-        )
-    return np.array([known[name] for name in there], np.int64)
-
-
-def renumbered(values: Any, numbers: np.ndarray, known: int, where: str = "") -> np.ndarray:
-    """Return numbers of classes there as numbers here; what is the number of no class, as of ignored labels, stays.
-
-    `numbers` are those of `class_numbers`, `known` is how many classes there are here.
-
-    Raises:
-        DataError: a number has no name there, but is that of a class here.
-    """
-    given = np.asarray(values)
-    none = (given < 0) | (given >= max(len(numbers), known))
-    nameless = given[~none & (given >= len(numbers))]
-    if nameless.size:
-        last = len(numbers) - 1
-        raise DataError(f"{where}the number {nameless[0]:g} has no name: only those from 0 to {last} have one")
-    return np.where(none, given, numbers[np.where(none, 0, given).astype(np.intp)])

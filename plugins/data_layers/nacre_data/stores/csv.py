@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from nacre import DataError, Field, Reader, Store, Writer
+from nacre import DataError, Field, Reader, Store, Writer, class_order
 
-from ..classes import in_order
 from .cells import MISSING, NUMBER, SEPARATORS, TEXT, Cells, Rows, is_int64
 from .columns import Table, check_names, part_names
 from .lines import FILL, ROWS, LinesWriter, TextFile, class_names
@@ -208,7 +207,7 @@ class _Single:
     def field(self) -> Field:
         """Return what the column holds."""
         if self.texts:
-            return Field((), "int64", in_order(self.texts))
+            return Field((), "int64", class_order(self.texts))
         return Field((), "int64" if self.whole else "float64")
 
 

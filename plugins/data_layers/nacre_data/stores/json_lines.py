@@ -13,10 +13,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import DataError, Field, Reader, Store, Writer, nearest
+from nacre import DataError, Field, Reader, Store, Writer, class_order, nearest
 from nacre.files import os_errors
 
-from ..classes import in_order
 from .lines import FILL, LONGEST, ROWS, LinesWriter, TextFile, class_names
 from .pipe import Pipe, is_pipe
 
@@ -238,7 +237,7 @@ class _Seen:
     def field(self) -> Field:
         """Return what the field holds."""
         if self.texts:
-            return Field((), "int64", in_order(self.texts))
+            return Field((), "int64", class_order(self.texts))
         return Field(self.shape, "float64" if "f" in self.kinds else "int64" if "i" in self.kinds else "bool")
 
 

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Check, DataError, Field, Paths, Reader, Store, Writer, default
+from nacre import Check, DataError, Field, Paths, Reader, Store, Writer, class_order, default
 from nacre.files import Watched, check_file, os_errors, unchanged
 
-from ..classes import WHOLE, in_order
 from ..codecs.picture import MODES, Picture, ending_of
 
 MOST_CLASSES = 1 << 16  # that are numbers: each gets a folder, also those without a picture
+WHOLE = re.compile(r"-?[0-9]{1,18}\Z")  # a label that int64 holds
 HEAD = 1 << 16  # bytes of a list in which its first line is looked for
 REMEDY = "put the pictures of each class into a sub-folder with the name of the class"
 
@@ -144,7 +144,7 @@ def _of_folder(path: Path) -> tuple[list[str], np.ndarray | None, tuple[str, ...
     if folders and names:
         message = f"{path}: it has pictures, such as '{names[0]}', beside sub-folders, such as '{folders[0]}'"
         raise DataError(f"{message}: the class of these pictures is not known", REMEDY)
-    classes, labels = in_order(folders), []
+    classes, labels = class_order(folders), []
     for label, one in enumerate(classes):
         inside, beside = _all_inside(path / one, path)
         names += [f"{one}/{name}" for name in inside]
@@ -222,7 +222,7 @@ def _of_list(path: Path) -> tuple[list[str], np.ndarray | None, tuple[str, ...]]
         return names, None, ()
     if WHOLE.match(labels[0]):
         return names, np.array(labels).astype(np.int64), ()
-    classes = in_order(labels)
+    classes = class_order(labels)
     numbers = {name: number for number, name in enumerate(classes)}
     return names, np.array([numbers[label] for label in labels], np.int64), classes
 
