@@ -9,7 +9,7 @@ import importlib
 
 from ._version import __version__ as __version__
 
-TYPE_CHECKING = False  # typing takes as long to import as Python to start
+TYPE_CHECKING = not __name__  # typing, which has it, takes as long as Python to start; Jedi does not look behind False
 
 if TYPE_CHECKING:
     from typing import Any

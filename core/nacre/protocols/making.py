@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -56,14 +57,29 @@ def layer_maker(table: Mapping[str, Any]) -> tuple[type[Layer], Callable[..., La
     if offer.kind == "layer":
         return found, found
     layer: type[Layer] = here.open("layer_of", offer.kind)
-    own = {known.name for known in layer.fields()} - {offer.kind}
+    return layer, LayerWith(layer, offer.kind, found)
 
-    def make(*values: Any, **fields: Any) -> Layer:
-        fields |= found.with_names(values, fields)
-        own_fields, parts = divided(fields, own, found)
-        return cast("Any", layer)(**own_fields, **{offer.kind: found(**parts)})
 
-    return layer, make
+class LayerWith:
+    """Makes a layer with a component in its field `kind`, such as `L.ReLU(epsilon=0.1)`: fields of both are given."""
+
+    def __init__(self, layer: type[Layer], kind: str, component: Any) -> None:
+        self.layer = layer
+        self.kind = kind
+        self.component = component
+        self.own = {known.name for known in layer.fields()} - {kind}
+        self.__doc__ = component.__doc__
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        own, parts = (inspect.signature(cls).parameters.values() for cls in (self.layer, self.component))
+        mine = [one for one in own if one.name in self.own]
+        return inspect.Signature([*(one for one in parts if one.name not in self.own), *mine])
+
+    def __call__(self, *values: Any, **fields: Any) -> Layer:
+        fields |= self.component.with_names(values, fields)
+        own, parts = divided(fields, self.own, self.component)
+        return cast("Any", self.layer)(**own, **{self.kind: self.component(**parts)})
 
 
 def make_layer(table: Mapping[str, Any]) -> Layer:

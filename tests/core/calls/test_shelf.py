@@ -5,8 +5,10 @@ from __future__ import annotations
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import jedi
 import pytest
 
 import nacre
@@ -53,6 +55,29 @@ def test_the_stub_has_every_name() -> None:
     names = [name for name in dir(L) if name in ours or name == "ReLU"]
     assert len(names) > 80
     assert [name for name in names if f"    class {name}(" not in text and f"    def {name}(" not in text] == []
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[jedi.Project]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jedi.settings, "cache_directory", str(tmp_path_factory.mktemp("jedi")))
+        yield jedi.Project(str(ROOT), sys_path=sys.path)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("import nacre; nacre.So", "Solver"),
+        ("from nacre import Net; Net('net', []).fi", "fit"),
+        ("from nacre import Solver; Solver('Adam', max_it", "max_iter="),
+        ("from nacre import L; L.Conv", "Convolution"),
+        ("from nacre import L; L.Convolution(n_fi", "n_filter="),
+        ("from nacre import L; L.ReLU(eps", "epsilon="),
+        ("import nacre_layers; nacre_layers.Conv", "ConvolutionLayer"),
+    ],
+)
+def test_jedi_completes_without_running_anything(typed: str, offered: str, project: jedi.Project) -> None:
+    assert offered in [one.name for one in jedi.Script(typed, project=project).complete()]
 
 
 @pytest.mark.long

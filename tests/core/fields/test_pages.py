@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import pydoc
+from typing import Any
 
 import pytest
 
 import nacre
+import nacre_layers
 from nacre import Configured, Initializer, InputLayer, L, Layer, Names, Solver
 from nacre.fields.pages import own_doc
 from nacre_layers import ConvolutionLayer, ReLU
@@ -43,6 +45,18 @@ def test_a_signature_has_types_and_defaults() -> None:
     assert solver.parameters["n_accumulate"].default == 1
     assert "patience" in inspect.signature(EarlyStopping).parameters
     assert str(inspect.signature(L.Convolution(n_filter=1))).startswith("(*bottoms: ")
+
+
+def test_a_layer_with_a_neuron_has_the_page_of_the_neuron_and_the_fields_of_both() -> None:
+    for name in ("ReLU", "ELU"):
+        made: Any = L[name]
+        assert made.__doc__ == getattr(nacre_layers, name).__doc__
+    assert str(inspect.signature(L.ReLU)).startswith("(*, epsilon: float = 0.0, bottoms: Names = (), tops: Names = ()")
+    layer: Any = L["ReLU"](epsilon=0.1, name="r")
+    parameters = {*inspect.signature(L.ReLU).parameters} - {"epsilon"}
+    assert parameters == {*inspect.signature(type(layer)).parameters} - {"neuron"}
+    assert (layer.neuron.epsilon, layer.name) == (0.1, "r")
+    assert "epsilon: float = 0.0" in pydoc.plain(pydoc.render_doc(L.ReLU))
 
 
 def test_help_is_a_page() -> None:
