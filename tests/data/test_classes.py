@@ -51,9 +51,17 @@ def source(names: Sequence[str] | None, numbers: Sequence[int] | None = None, **
     return MemoryDataLayer(name="d", tops="label", data=[given], classes=classes, **{"batch_size": 1, **fields})
 
 
+def test_names_that_differ_in_blanks_alone_are_told() -> None:
+    told = r"d: 'label' has the classes 'x' and 'x ', which differ in blanks alone: if they are one class"
+    with pytest.warns(UserWarning, match=told), Net("t", [source(["y", "x", "x "])], backend="numpy") as net:
+        assert net.classes["label"] == ("y", "x", "x ")
+    Net("t", [source(["x y", "xy"])], backend="numpy").shutdown()
+
+
 # By name
 
 
+@pytest.mark.filterwarnings("ignore:.* differ in blanks alone")
 @settings(max_examples=100)
 @given(NAMES, NAMES, st.booleans())
 def test_any_two_lists_are_mapped_by_name(training: list[str], other: list[str], column: bool) -> None:

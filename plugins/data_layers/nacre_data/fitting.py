@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -108,6 +109,8 @@ class Fitting:
                 raise DataError(
                     f"{layer.name}: '{top}' has the class '{twice[0]}' twice", "give each class its own name"
                 )
+            if view.phase == "train":
+                _warn_of_blanks(f"{layer.name}: '{top}'", self.names[top])
             if top in labels and top not in own:
                 self._number(index, top)
 
@@ -185,6 +188,16 @@ class Fitting:
                     random.at(numbers, np.zeros_like(numbers))
                 block = applied(transformer, block, random, "test")  # nothing that is random, as in training
             yield block
+
+
+def _warn_of_blanks(where: str, names: Sequence[str]) -> None:
+    """Warn of names of classes that differ in blanks at their ends alone."""
+    known: dict[str, str] = {}
+    for name in names:
+        if (other := known.setdefault(name.strip(), name)) != name:
+            message = f"{where} has the classes {other!r} and {name!r}, which differ in blanks alone"
+            warnings.warn(f"{message}: if they are one class, take the blanks out of the data", stacklevel=2)
+            return
 
 
 def _numbers(where: str, top: str, names: Sequence[str], known: Sequence[str]) -> Labels:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import h5py
@@ -66,6 +67,15 @@ def test_numbers_that_are_not_finite_are_counted_and_left_out() -> None:
     np.save("none.npy", np.array([np.nan]))
     found = run("data", "show", "none.npy", "--json").json["fields"]["data"]
     assert (found["minimum"], found["mean"], found["deviation"]) == (None, None, None)
+
+
+def test_names_with_blanks_at_their_ends_are_in_quotes() -> None:
+    Path("blanks.csv").write_text("x,label\n1,b\n2,b \n3, b\n4,c d\n")
+    shown = run("data", "show", "blanks.csv").out
+    assert re.findall(r"^ +\d  (.*?)  +1  ", shown, re.MULTILINE) == ["' b'", "b", "'b '", "c d"]
+    Path("missing.csv").write_text("x,kind\n1,\n2,b\n")
+    shown = run("data", "show", "missing.csv", "--store", '{type = "CSV", fill = 0}').out
+    assert re.findall(r"^ +\d  (.*?)  +1  ", shown, re.MULTILINE) == ["''", "b"]
 
 
 def test_whole_numbers_that_count_no_classes_are_not_listed() -> None:

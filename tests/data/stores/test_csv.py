@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from nacre import ConfigError, DataError, Field, blocks
 from nacre.testing import StoreTests
+from nacre_data.stores import csv as csv_store
 from nacre_data.stores import lines
 from nacre_data.stores.csv import CSV, CSVReader
 
@@ -214,6 +215,34 @@ def test_missing_values(tmp_path):
     assert values(tmp_path, "a,b\n1,NA\n", "x", "b", fill=0.5) == {"x": [[1]], "b": [0.5]}
 
 
+def test_a_missing_text_is_a_class_of_its_own_where_missing_numbers_are_filled(tmp_path):
+    text = "size,colour,label\n1,,a\n,red,b\n3,NA,a\n,blue,b\n"
+    said = refused(tmp_path, text)
+    assert said.startswith(": line 2: column 'colour' has no value ('')\n  say fill = NUMBER")
+    assert said.endswith("a missing text is then a class of its own")
+    fields, rows = read(write(tmp_path, text), fill=0)
+    assert fields["colour"] == Field((), "int64", ("", "blue", "red"))
+    assert rows["colour"].tolist() == [0, 2, 0, 1]
+    assert rows["data"].tolist() == [[1], [0], [3], [0]]
+    assert values(tmp_path, text, "colour", fill=0, missing="NA")["colour"] == [0, 2, 0, 1]  # "" is a text then
+    assert ": line 5: column 'label' has no value" in refused(tmp_path, f"{text[:-2]}\n", fill=0)
+
+
+def test_the_kind_of_a_column_is_that_of_its_first_value(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_store, "ROWS", 2)
+    text = "size,colour,none,label\n" + "NA,,,a\n" * 5 + "3,red,,b\n"
+    fields, rows = read(write(tmp_path, text), fill=-1)
+    assert list(fields) == ["data", "label", "colour"]
+    assert rows["data"].tolist() == [[-1, -1]] * 5 + [[3, -1]]
+    assert rows["colour"].tolist() == [0] * 5 + [1]
+    assert ": line 7: column 'colour' is 'red', which is not a number" in refused(tmp_path, text, "data", fill=-1)
+    assert ": line 3 has 2 cells, but" in refused(tmp_path, "a,b,c\n,2,3\n4,5\n", fill=0)
+
+
+def test_the_data_come_first(tmp_path):
+    assert list(values(tmp_path, "colour,label,size\nred,a,1\n")) == ["data", "label", "colour"]
+
+
 def test_offsets_take_8_bytes_a_line(tmp_path):
     path = write(tmp_path, "a,b\n" + "1,2\n" * 300_000)
     with CSV().open(path) as reader:
@@ -247,9 +276,23 @@ def test_pieces_of_any_size(chunk, tmp_path, monkeypatch):
         ("", ": line 1: the table is empty", {}),
         ("\n\n", ": line 1: the table is empty", {}),
         ("a,b\n", ": line 1: the table has a header, but no records", {}),
-        ("a;b\n1;2\n", ": line 1 is one column, 'a;b', but there is ';' in it\n  say separator = ';'", {}),
-        ("a,b\n1,2\n", ": line 1 is one column, 'a,b', but there is ',' in it", {"separator": ";"}),
-        ("1,5\n", ": line 1 is one column, '1,5', but there is ',' in it", {"separator": ";"}),
+        (
+            "a;b\n1;2\n",
+            ": line 1 is 'a;b', whose cells seem to be divided by ';', not by ','\n  say separator = ';', or",
+            {},
+        ),
+        (
+            "a,b\n1,2\n",
+            ": line 1 is 'a,b', whose cells seem to be divided by ',', not by ';'\n  say separator = ',', or",
+            {"separator": ";"},
+        ),
+        ("1,5\n", ": line 1 is '1,5', whose cells seem to be divided by ','", {"separator": ";"}),
+        ("Nr;a;b\n1;2,5;3,5\n", ": line 1 is 'Nr;a;b', whose cells seem to be divided by ';', not by ','", {}),
+        ("Nr;a;b\n1;2,5;3,5\n", "\n  say separator = ';' and decimal = \",\", or put each cell with ';'", {}),
+        ("Nr;a, cm;b\n1;2,5;3,5\n", "\n  say separator = ';' and decimal = \",\", or put", {}),
+        ('"a";"b";"label"\n"1";"2";"x"\n', "\n  say separator = ';', or put", {}),
+        ("a\tb\n1,5\t2,5\n", "\n  say separator = '\\t' and decimal = \",\", or put", {}),
+        ("a,b,c;d\n1,2\n", ": line 2 has 2 cells, but the first line has 3", {}),
         ("a,1\n2,3\n", ": line 1 has the text 'a' and the number '1', so that it is not clear", {}),
         ("NA,\n2,3\n", ": line 1 has no values, so that it is not clear", {}),
         ("a,b\n1,2\n1,2,3\n", ": line 3 has 3 cells, but the first line has 2", {}),

@@ -167,8 +167,14 @@ class Statistics:
         """Return the rows of the classes: number, name, records, share."""
         rows = self.classes() or []
         total = sum(row["records"] for row in rows) or 1
+        shown = {number: _shown(name) for number, name in enumerate(self.field.classes)}
         return [
-            (str(row["number"]), row["name"], f"{row['records']:,}", f"{100 * row['records'] / total:.2f} %")
+            (
+                str(row["number"]),
+                shown.get(row["number"], ""),
+                f"{row['records']:,}",
+                f"{100 * row['records'] / total:.2f} %",
+            )
             for row in rows
         ]
 
@@ -185,3 +191,8 @@ class Statistics:
 
 def _text(number: float | None) -> str:
     return "" if number is None else f"{number:.6g}"
+
+
+def _shown(name: str) -> str:
+    """Return the name of a class, in quotes if it is empty or has blanks at its ends, which nobody would see."""
+    return name if name and name == name.strip() else repr(name)

@@ -56,18 +56,22 @@ def groups_of(names: Sequence[str]) -> dict[str, Part]:
 
 
 class Table:
-    """What a table has: names of columns, if there is a header, and the cells of its first record, in line `line`.
+    """What a table has: names of columns, if there is a header, and the line and the cell of each one's first value.
 
     A first column without a name holds the names of the records.
     """
 
     def __init__(
-        self, path: Path, names: Sequence[str], line: int, first: Sequence[str], cells: Cells, options: TableOptions
+        self,
+        path: Path,
+        names: Sequence[str],
+        firsts: Sequence[tuple[int, str]],
+        cells: Cells,
+        options: TableOptions,
     ) -> None:
         self.path = path
         self.names = names
-        self.line = line
-        self.first = first
+        self.firsts = firsts
         self.cells = cells
         self.options = options
         self.begin = 1 if names and not names[0] else 0
@@ -75,14 +79,14 @@ class Table:
         chosen = bool(options.data or options.shape)
         self.by_name = not chosen and (DATA in names or bool(self.groups))
         label = options.label
-        absent = label not in names if isinstance(label, str) else label >= len(first)
+        absent = label not in names if isinstance(label, str) else label >= len(firsts)
         self.label = None if absent else self.column(label)
 
     def column(self, wanted: str | int) -> int:
         """Return the number of a column."""
         if isinstance(wanted, int):
-            if not 0 <= wanted < len(self.first):
-                raise DataError(f"{self.path}: there is no column {wanted}: it has {len(self.first)}, counted from 0")
+            if not 0 <= wanted < len(self.firsts):
+                raise DataError(f"{self.path}: there is no column {wanted}: it has {len(self.firsts)}, counted from 0")
             return wanted
         if not self.names:
             message = f"{self.path}: it has no header, so that there is no column {wanted!r}"
@@ -94,7 +98,7 @@ class Table:
 
     def _known(self) -> str:
         if not self.names:
-            return f"it has no header, and {len(self.first)} columns"
+            return f"it has no header, and {len(self.firsts)} columns"
         listed = ", ".join(repr(name[:40]) for name in self.names[:20])
         return f"its columns are {listed}{', ...' if len(self.names) > 20 else ''}"
 
@@ -133,10 +137,10 @@ class Table:
             if others[0] == LABEL:
                 raise self._which(LABEL)
             found[others[0]] = self._data(others[0], {column for part in found.values() for column in part.columns})
-        return {name: found[name] for name in wanted or found}
+        return {name: found[name] for name in wanted or self._all()}
 
     def _all(self) -> list[str]:
-        columns = [column for column in range(self.begin, len(self.first)) if column != self.label]
+        columns = [column for column in range(self.begin, len(self.firsts)) if column != self.label]
         label = [LABEL] if self.label is not None else []
         if self.by_name:
             check_names(self.path, self.names)
@@ -146,7 +150,7 @@ class Table:
         return [DATA] * (len(texts) < len(columns)) + label + [self.names[column] for column in texts]
 
     def _texts(self, columns: Sequence[int]) -> list[int]:
-        return [column for column in columns if self.cells.kind(self.first[column]) == TEXT]
+        return [column for column in columns if self.cells.kind(self.firsts[column][1]) == TEXT]
 
     def _which(self, name: str) -> DataError:
         message = f"{self.path}: it is not clear which column is {name!r}; {self._known()}"
@@ -160,11 +164,12 @@ class Table:
             raise DataError(message, "name it in one of the two")
         if not columns:
             others = {*taken, self.label}
-            columns = [column for column in range(self.begin, len(self.first)) if column not in others]
+            columns = [column for column in range(self.begin, len(self.firsts)) if column not in others]
         if not columns:
             raise DataError(f"{self.path}: no column is left for {name!r}; {self._known()}")
         if texts := self._texts(columns):
-            raise self.no_number(self.line, texts[0], self.first[texts[0]])
+            line, cell = self.firsts[texts[0]]
+            raise self.no_number(line, texts[0], cell)
         if shape and prod(shape) != len(columns):
             message = f"{self.path}: shape={shape} are {prod(shape)} numbers, but {name!r} has {len(columns)} columns"
             raise DataError(message, "name them (data), or correct shape")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from .lines import FILL, ROWS, LinesWriter, TextFile, class_names
 from .table_options import TableOptions
 
 MOST_COLUMNS = 1 << 17  # of which Python keeps names and numbers
+DECIMAL_COMMA = re.compile("[+-]?[0-9]+,[0-9]+")
+FILL_TEXTS = f"{FILL}; a missing text is then a class of its own"
 
 
 class CSV(TableOptions, Store):
@@ -51,6 +54,7 @@ class CSVReader(Reader):
         self.text = text
         self.fill = options.fill
         self.cells = options.cells(text.path)
+        self.width = 0
         self.table, has_header = self._begin(options)
         self.parts = self.table.fields(wanted)
         self.singles = {name: _Single(self, part.columns[0]) for name, part in self.parts.items() if not part.shape}
@@ -60,39 +64,79 @@ class CSVReader(Reader):
             name: self.singles[name].field() if name in self.singles else Field(part.shape, "float64")
             for name, part in self.parts.items()
         }
-        self.numbers = {
-            name: {text: number for number, text in enumerate(field.classes)} for name, field in self.fields.items()
-        }
+        self.numbers = {name: single.numbers() for name, single in self.singles.items()}
 
     # What is where
 
     def _begin(self, options: CSV) -> tuple[Table, bool]:
-        """Return what the first two lines say: what the table has, and whether it has a header."""
-        scanned = self.text.scan(quotes=True)
-        head = list(islice((pair for found in scanned for pair in zip(*found, strict=True)), 2))
+        """Return what the first records say: what the table has, and whether it has a header."""
+        records = (
+            (int(line), record) for found in self.text.scan(quotes=True) for line, record in zip(*found, strict=True)
+        )
+        head = list(islice(records, 2))
         if not head:
             raise DataError(f"{self.text.path}: line 1: the table is empty")
-        lines = [int(line) for line, _ in head]
-        found = self._rows([record for _, record in head], lines.__getitem__)
-        self.width = found.widths()[0]
-        self._check_widths(found, lines)
-        rows = found.all()
-        where = self.where(lines[0])
+        lines = [line for line, _ in head]
+        try:
+            rows = self._divided(head)
+        except DataError as error:
+            if other := self._other_separator(head):
+                raise self._separator_error(head, other) from error
+            raise
         if self.width > MOST_COLUMNS:
-            message = f"{where} has {self.width:,} cells, but a table may have {MOST_COLUMNS:,}"
+            message = f"{self.where(lines[0])} has {self.width:,} cells, but a table may have {MOST_COLUMNS:,}"
             raise DataError(message, "use a .npy or .h5 file")
-        if self.width == 1 and (other := self._other_separator(head[0][1])):
-            message = f"{where} is one column, {rows[0][0][:40]!r}, but there is {other!r} in it"
-            raise DataError(message, f"say separator = {other!r}, or put the cell in quotes")
-        has_header = self._has_header(where, rows[0]) if options.header is None else options.header
-        if has_header and len(rows) == 1:
-            raise DataError(f"{where}: the table has a header, but no records")
-        names, line, first = (rows[0], lines[1], rows[1]) if has_header else ([], lines[0], rows[0])
-        return Table(self.text.path, names, line, first, self.cells, options), has_header
+        if self.width == 1 and (other := self._other_separator(head[:1])):
+            raise self._separator_error(head, other)
+        cells = rows.all()
+        has_header = self._has_header(self.where(lines[0]), cells[0]) if options.header is None else options.header
+        if has_header and len(cells) == 1:
+            raise DataError(f"{self.where(lines[0])}: the table has a header, but no records")
+        begin = int(has_header)
+        firsts = self._first_values(lines[begin], cells[begin], chain(head[begin + 1 :], records))
+        return Table(self.text.path, cells[0] if has_header else [], firsts, self.cells, options), has_header
 
-    def _other_separator(self, record: str) -> str:
-        other = [sign for sign in SEPARATORS if sign in record and sign != self.cells.decimal]
-        return other[0] if other and not record.startswith('"') else ""
+    def _divided(self, records: Sequence[tuple[int, str]]) -> Rows:
+        """Return records, each behind its line, as rows of the same width; that of the first sets it."""
+        lines = [line for line, _ in records]
+        rows = self._rows([record for _, record in records], lines.__getitem__)
+        self.width = self.width or rows.widths()[0]
+        self._check_widths(rows, lines)
+        return rows
+
+    def _first_values(self, line: int, row: Sequence[str], records: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
+        """Return for each column the line and the cell of its first value, or of its first cell if it has none."""
+        firsts = [(line, cell) for cell in row]
+        missing = [column for column, cell in enumerate(row) if self.cells.kind(cell) == MISSING]
+        while missing and (some := list(islice(records, ROWS))):
+            rows = self._divided(some)
+            for column in missing.copy():
+                cells = zip(some, rows.cells((column,), self.width), strict=True)
+                found = next(((line, cell) for (line, _), cell in cells if self.cells.kind(cell) != MISSING), None)
+                if found:
+                    firsts[column] = found
+                    missing.remove(column)
+        return firsts
+
+    def _other_separator(self, records: Sequence[tuple[int, str]]) -> str:
+        """Return what divides each of these records into as many cells, and more than one; "" if nothing does."""
+        for sign in SEPARATORS:
+            if sign not in (self.cells.separator, self.cells.decimal):
+                try:
+                    rows = list(csv.reader([record for _, record in records], delimiter=sign, strict=True))
+                except csv.Error:
+                    continue
+                if len(rows[0]) > 1 and len({*map(len, rows)}) == 1:
+                    return sign
+        return ""
+
+    def _separator_error(self, head: Sequence[tuple[int, str]], other: str) -> DataError:
+        begin, sign = f"{self.where(head[0][0])} is {head[0][1][:40]!r}", self.cells.separator
+        message = f"{begin}, whose cells seem to be divided by {other!r}, not by {sign!r}"
+        cells = next(csv.reader([head[-1][1]], delimiter=other))
+        commas = any(map(DECIMAL_COMMA.fullmatch, cells)) and self.cells.decimal == "."
+        remedy = f"say separator = {other!r}" + (' and decimal = ","' if commas else "")
+        return DataError(message, f"{remedy}, or put each cell with {other!r} in it in quotes")
 
     def _has_header(self, where: str, row: Sequence[str]) -> bool:
         found = {self.cells.kind(cell): cell[:40] for cell in row}
@@ -138,7 +182,7 @@ class CSVReader(Reader):
         rows = self._rows(self.text.read(numbers), lambda row: self.text.line(int(numbers[row])))
         for name, places in out.items():
             columns = self.parts[name].columns
-            if self.numbers[name]:
+            if self.fields[name].classes:
                 values = np.array([self.numbers[name][cell] for cell in rows.cells(columns, self.width)])
             elif self.fields[name].dtype == "int64":
                 values = np.array([*map(int, rows.cells(columns, self.width))])
@@ -175,6 +219,7 @@ class _Single:
         self.reader = reader
         self.column = column
         self.texts: set[str] = set()
+        self.missing: set[str] = set()
         self.whole = True
         self.first: dict[str, tuple[int, str]] = {}
         """The line and the cell that were the first of each kind."""
@@ -189,26 +234,38 @@ class _Single:
                 self._check()
             if kind == TEXT:
                 self.texts.add(cell)
+            elif kind == MISSING:
+                self.missing.add(cell)
             elif not is_int64(cell):
                 self.whole = False
 
     def _check(self) -> None:
         table = self.reader.table
-        if MISSING in self.first and (TEXT in self.first or self.column == table.label or self.reader.fill is None):
+        if MISSING in self.first and (self.column == table.label or self.reader.fill is None):
             line, cell = self.first[MISSING]
-            is_class = TEXT in self.first or self.column == table.label
-            remedy = "remove the record; or take this out of `missing`, if it is a class" if is_class else FILL
+            remedy = FILL_TEXTS
+            if self.column == table.label:
+                remedy = "remove the record; or take this out of `missing`, if it is a class"
             raise table.no_value(line, self.column, cell, remedy)
         if TEXT in self.first and NUMBER in self.first:
-            (before, (other, first)), (kind, (line, cell)) = self.first.items()
+            wrong = [(line, kind, cell) for kind, (line, cell) in self.first.items() if kind != MISSING]
+            (other, before, first), (line, kind, cell) = wrong
             message = f"{self.reader.where(line)}: {table.called(self.column)} is {kind}, {cell[:40]!r}"
             raise DataError(f"{message}, but in line {other} it is {before}, {first[:40]!r}", "correct the table")
 
     def field(self) -> Field:
         """Return what the column holds."""
         if self.texts:
-            return Field((), "int64", class_order(self.texts))
-        return Field((), "int64" if self.whole else "float64")
+            return Field((), "int64", class_order(self._class_of(cell) for cell in (*self.texts, *self.missing)))
+        return Field((), "int64" if self.whole and not self.missing else "float64")
+
+    def numbers(self) -> dict[str, int]:
+        """Return the number of the class of each cell; none if the column holds numbers."""
+        classes = self.field().classes
+        return {cell: classes.index(self._class_of(cell)) for cell in (*self.texts, *self.missing) if classes}
+
+    def _class_of(self, cell: str) -> str:
+        return "" if cell in self.missing else cell
 
 
 class CSVWriter(LinesWriter):
@@ -227,7 +284,7 @@ class CSVWriter(LinesWriter):
     def _check_classes(where: str, field: Field, cells: Cells) -> None:
         if field.classes == tuple(map(str, range(len(field.classes)))):
             return  # read as numbers, they are the same
-        if odd := [one for one in field.classes if cells.kind(one) != TEXT or "\r" in one]:
+        if odd := [one for one in field.classes if (one and cells.kind(one) != TEXT) or "\r" in one]:
             message = f"{where} cannot be written: {odd[0][:40]!r} would be read as something else"
             raise DataError(message, "use a .jsonl or .h5 file")
 
