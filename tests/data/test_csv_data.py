@@ -89,3 +89,35 @@ def test_text_files_of_singa(tmp_path):
         net.feed()
         assert net.blob("label").tolist() == [7, 2]
         assert net.blob("data").tolist() == [[[[0, 255], [51, 3]]], [[[1, 1], [2, 254]]]]
+
+
+def columns(path, *names):
+    path.write_text(",".join([*names, "label"]) + "\n" + ",".join("1" * (len(names) + 1)) + "\n")
+    return path
+
+
+def test_tables_whose_columns_are_in_another_order_are_not_joined(tmp_path):
+    paths = [columns(tmp_path / "1.csv", "a", "b"), columns(tmp_path / "2.csv", "b", "a")]
+    said = "column 'b' comes at place 0, counted from 0, but in .*1.csv at place 1\n  name the columns in one order"
+    with pytest.raises(DataError, match=f"d: .*2.csv: 'data': {said}: data = \\['a', 'b'\\]"):
+        Net("n", [CSVDataLayer(name="d", source=paths, batch_size=2)], backend="numpy")
+    Net("n", [CSVDataLayer(source=paths, batch_size=2, data=["b", "a"])], backend="numpy").shutdown()
+    paths[1] = columns(tmp_path / "2.csv", "c", "b")
+    Net("n", [CSVDataLayer(source=paths, batch_size=2)], backend="numpy").shutdown()
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_columns_in_another_order_than_in_training_are_refused(processes, tmp_path):
+    given = {"batch_size": 1, "processes": processes}
+    sources = [
+        CSVDataLayer(name="train", source=columns(tmp_path / "1.csv", "a", "b"), exclude="test", **given),
+        CSVDataLayer(name="test", source=columns(tmp_path / "2.csv", "b", "a"), exclude="train", **given),
+    ]
+    with Net("n", sources, backend="numpy") as net:
+        assert net.fitted == {"data": {"columns": ["a", "b"]}, "label": {"classes": []}}
+        said = "test: 'data': column 'b' comes at place 0, counted from 0, but in training at place 1"
+        with pytest.raises(DataError, match=said):
+            net.derive("test")
+        columns(tmp_path / "2.csv", "c", "b")
+        with net.derive("test") as tested:
+            assert tested.fitted["data"] == {"columns": ["a", "b"]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -39,12 +39,16 @@ class Field:
         dtype: NumPy's name of the numbers' type, such as "uint8"; of bytes, that of what their codec makes of them.
         classes: names of the classes, if the numbers count classes.
         codec: name of the codec for bytes; "" if the field holds numbers.
+        columns: names of the columns of a table from which the numbers of a record are, in C order.
+        places: where these columns stand in the table, by which another table has them in the same order.
     """
 
     shape: tuple[int, ...] | None
     dtype: str
     classes: tuple[str, ...] = ()
     codec: str = ""
+    columns: tuple[str, ...] = field(default=(), compare=False)  # the records are the same under other names
+    places: tuple[int, ...] = field(default=(), compare=False)
 
 
 class Codec(Component, kind="codec"):

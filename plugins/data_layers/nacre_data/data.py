@@ -148,6 +148,7 @@ class StoreRecords(Records):
         self.reader = reader
         self.shapes, self.dtypes = entries_of(where, tops, reader)
         self.classes = {top: reader.fields[top].classes for top in tops if reader.fields[top].classes}
+        self.column_names = {top: reader.fields[top].columns for top in tops if reader.fields[top].shape}
         self.count = reader.count or 0
         if not self.count:
             raise DataError(f"{where}: there are no records in the data")

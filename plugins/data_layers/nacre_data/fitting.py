@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Blocks, ConfigError, Converted, DataError, Transformer, class_numbers, type_name
+from nacre import Blocks, ConfigError, Converted, DataError, Transformer, check_columns, class_numbers, type_name
 from nacre.random import RecordRandom
 
 from .pipeline import Change, applied, shape_after, told
 from .records import Records
 from .tables import Categories, Labels
 
-CLASSES = "classes"
+CLASSES, COLUMNS = "classes", "columns"
 AT_A_TIME = 1 << 22
 """Bytes of a block of records to which transformers are fitted, and at least one record."""
 WHOLE = re.compile(r"[0-9]{1,18}\Z")
@@ -109,6 +109,7 @@ class Fitting:
                 raise DataError(
                     f"{layer.name}: '{top}' has the class '{twice[0]}' twice", "give each class its own name"
                 )
+            self._learn_columns(top)
             if view.phase == "train":
                 _warn_of_blanks(f"{layer.name}: '{top}'", self.names[top])
             if top in labels and top not in own:
@@ -121,9 +122,19 @@ class Fitting:
         if known is None:
             known = self.layer.classes.get(top) or names
         if known or self.view.phase == "train":
-            self.fitted[top] = {CLASSES: list(known)}
+            self.fitted[top] = self.fitted.get(top, {}) | {CLASSES: list(known)}
         if names:
             self.labels[index] = _numbers(self.layer.name, top, names, known)
+
+    def _learn_columns(self, top: str) -> None:
+        """Note the names of a top's columns in training; in other phases they must be in the same order."""
+        names, known = self.records.column_names.get(top, ()), self.view.fitted.get(top, {}).get(COLUMNS)
+        if known:
+            check_columns(f"{self.layer.name}: '{top}'", names, known)
+        elif self.view.phase == "train":
+            known = names
+        if known:
+            self.fitted[top] = {COLUMNS: list(known)}
 
     def _refuse_missing(self) -> None:
         """Raise ConfigError if what is known of a top was fitted by a transformer that is not here."""
@@ -131,7 +142,7 @@ class Fitting:
         for top in self.layer.tops:
             for key in self.view.fitted.get(top, {}):
                 kind = key.partition("/")[0]
-                if key != CLASSES and (top, f"{kind}/") not in prefixes:
+                if "/" in key and (top, f"{kind}/") not in prefixes:
                     raise ConfigError(
                         f"{self.layer.name}: '{top}' was changed by the transformer {kind.partition('.')[0]} in "
                         "training, but this source has no such transformer",

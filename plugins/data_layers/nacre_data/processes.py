@@ -118,8 +118,8 @@ class ProcessReader(Reader):
         self.count, self.named = self.description["count"], self.description["named"]
         self.file_starts = self.description["file_starts"]
         self.fields = {
-            name: Field(None if shape is None else tuple(shape), dtype, tuple(classes), codec)
-            for name, (shape, dtype, classes, codec) in self.description["fields"].items()
+            name: Field(None if shape is None else tuple(shape), dtype, tuple(classes), codec, *map(tuple, columns))
+            for name, (shape, dtype, classes, codec, *columns) in self.description["fields"].items()
         }
 
     def _start(self, number: int) -> Sequence[_Child]:

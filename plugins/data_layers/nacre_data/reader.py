@@ -118,7 +118,8 @@ class Served:
         options["shapes"] = {name: tuple(shape) for name, shape in options["shapes"].items()}
         self.reader = OPENERS[open](**options)
         fields = {
-            name: [field.shape, field.dtype, field.classes, field.codec] for name, field in self.reader.fields.items()
+            name: [field.shape, field.dtype, field.classes, field.codec, field.columns, field.places]
+            for name, field in self.reader.fields.items()
         }
         reader = self.reader
         return {"fields": fields, "count": reader.count, "named": reader.named, "file_starts": reader.file_starts}

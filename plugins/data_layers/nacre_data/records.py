@@ -23,14 +23,16 @@ class Records:
     """The data of a source: `count` records, numbered from 0, each with one entry for every top.
 
     `shapes` and `dtypes` are those of a record's entries. The types are NumPy's, of integers or floating-point numbers.
-    `classes` are the names of the classes that the numbers of a top count, where the data have names. `in_memory` are
-    the arrays of all records, one for each top, if they lie in memory.
+    `classes` are the names of the classes that the numbers of a top count, where the data have names, `column_names`
+    those of the columns of a table that make up a record. `in_memory` are the arrays of all records, one for each top,
+    if they lie in memory.
     """
 
     count: int = 0
     shapes: Sequence[tuple[int, ...]] = ()
     dtypes: Sequence[np.dtype[Any]] = ()
     classes: Mapping[str, Sequence[str]] = MappingProxyType({})
+    column_names: Mapping[str, Sequence[str]] = MappingProxyType({})
     in_memory: Sequence[np.ndarray] | None = None
 
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:

@@ -62,7 +62,8 @@ class Subset(Records):
         self.records = records
         self.numbers = numbers
         self.count = len(numbers)
-        self.shapes, self.dtypes, self.classes = records.shapes, records.dtypes, records.classes
+        self.shapes, self.dtypes = records.shapes, records.dtypes
+        self.classes, self.column_names = records.classes, records.column_names
 
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
         self.records.read(self.numbers[records], arrays)

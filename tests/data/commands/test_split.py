@@ -10,7 +10,7 @@ import pytest
 
 from command_line import run
 from nacre import Net
-from nacre_data import DataLayer
+from nacre_data import CSVDataLayer, DataLayer
 
 Arrays = dict[str, np.ndarray]
 
@@ -122,3 +122,22 @@ def test_an_empty_set_has_no_parts() -> None:
     np.save("empty.npy", np.empty(0, np.int64))
     error = run("data", "split", "empty.npy", "--part", "a.npy=1", code=2).err
     assert error == "error: empty.npy: there are no records\n"
+
+
+def test_parts_of_a_table_are_tables_of_its_kind() -> None:
+    lines = ["Nr;Art;a;b", *(f"{number};{'xy'[number % 2]};{number},5;0,25" for number in range(10))]
+    Path("all.csv").write_text("\n".join(lines) + "\n")
+    store = '{type = "CSV", separator = ";", decimal = ","}'
+    parts = [f"--part={part}.csv=0.5" for part in ("one", "two")]
+    run("data", "split", "all.csv", *parts, "--store", store)
+    found = [Path(f"{part}.csv").read_text().splitlines() for part in ("one", "two")]
+    assert [part[0] for part in found] == ["Nr;Art;a;b"] * 2
+    same = [f"{number},0;{'xy'[number % 2]};{number},5;0,25" for number in range(10)]
+    assert sorted(found[0][1:] + found[1][1:]) == same
+    source = CSVDataLayer(source="one.csv", separator=";", decimal=",", label="Art", data=["b", "a"], batch_size=5)
+    with Net("n", [source], backend="numpy") as net:
+        net.feed()
+        assert (net.blob("data")[:, 0] == 0.25).all()
+        assert net.classes["label"] == ("x", "y")
+    run("data", "split", "all.csv", *parts, "--store", store, "--to-store", "CSV", "--overwrite")
+    assert Path("one.csv").read_text().startswith("Nr,Art,a,b\n")

@@ -582,3 +582,49 @@ def test_a_long_record_is_looked_at_a_few_times_only(tmp_path: Path, monkeypatch
     with CSV().open(path, ["b"]) as reader:
         assert reader.count == 1
     assert len(looks) < 50
+
+
+# From table to table
+
+
+def copied(folder: Path, text: str, read_by: CSV, written_by: CSV, *wanted: str) -> str:
+    """Return what becomes of a table that one store reads and another writes."""
+    with (
+        read_by.open(write(folder, text), wanted) as reader,
+        written_by.create(folder / "copy.csv", reader.fields) as new,
+    ):
+        for _, rows in blocks(reader):
+            new.append(rows)
+    return (folder / "copy.csv").read_text()
+
+
+def test_columns_keep_their_names_and_their_order(tmp_path):
+    text = "kind,a,colour,b\nrose,1.5,red,2.5\ntulip,3.5,white,4.5\n"
+    for read_by in (CSV(), CSV(label="kind"), CSV(label=0)):
+        assert copied(tmp_path, text, read_by, CSV()) == text
+    assert copied(tmp_path, text, CSV(label=0, data=[3, 1]), CSV()) == "kind,a,b\nrose,1.5,2.5\ntulip,3.5,4.5\n"
+    assert copied(tmp_path, text, CSV(), CSV(), "kind", "b") == "kind,b\nrose,2.5\ntulip,4.5\n"
+    with CSV(label="kind").open(write(tmp_path, text)) as reader:
+        fields = {name: (field.columns, field.places) for name, field in reader.fields.items()}
+    assert fields == {"data": (("a", "b"), (1, 3)), "label": (("kind",), (0,)), "colour": (("colour",), (2,))}
+    with CSV().open(write(tmp_path, "x.0,y,x.1\n1,2,3\n")) as reader:
+        assert reader.fields["x"].columns == ("x.0", "x.1")
+
+
+def test_names_of_fields_stand_for_columns_without_names_or_with_the_same(tmp_path):
+    assert copied(tmp_path, "1.5,2,0.5\n", CSV(label=1), CSV()) == "data.0,label,data.1\n1.5,2,0.5\n"
+    without = CSV(header=False, label=0)
+    assert copied(tmp_path, "x,1.5\ny,2.5\n", without, without) == "x,1.5\ny,2.5\n"
+    assert copied(tmp_path, "a,a\n1.5,2.5\n", CSV(), CSV()) == "data.0,data.1\n1.5,2.5\n"
+    fields = {"data": Field((2,), "float64", columns=("label", "b")), "label": Field((), "int64")}
+    with CSV().create(tmp_path / "new.csv", fields):
+        pass
+    assert (tmp_path / "new.csv").read_text() == "data.0,data.1,label\n"
+
+
+def test_a_table_without_a_header_is_continued(tmp_path):
+    store = CSV(header=False)
+    for _ in range(2):
+        with store.create(tmp_path / "new.csv", {"x": Field((2,), "float64")}, append=True) as new:
+            new.append({"x": np.ones((1, 2))})
+    assert (tmp_path / "new.csv").read_text() == "1.0,1.0\n1.0,1.0\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from math import prod
 from pathlib import Path
@@ -74,6 +74,11 @@ class Targets:
 
     store: Any
     overwrite: bool
+
+    def of_part(self, target: Path | str, sources: Sources) -> Targets:
+        """Return how a part of the sources is written: with their store and its options, if it has their format."""
+        mine, path = store_of(sources.paths[0], sources.store), Path(target)
+        return replace(self, store=mine) if not self.store and mine.fits(path) else self
 
     def place(self, target: Path | str) -> AbstractContextManager[Path]:
         """Give a context with the path to write to; what is at it afterwards is uploaded, if the target is a URL."""

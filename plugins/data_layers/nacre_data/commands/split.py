@@ -61,7 +61,10 @@ def command(
     with sources.open(shape) as reader, ExitStack() as stack:
         numbers = numbers_of(str(sources.paths[0]), reader, label or _label(reader), split)
         paths = [stack.enter_context(targets.place(file)) for file in files]
-        writers = [stack.enter_context(targets.create(path, reader.fields, sources)) for path in paths]
+        writers = [
+            stack.enter_context(targets.of_part(file, sources).create(path, reader.fields, sources))
+            for file, path in zip(files, paths, strict=True)
+        ]
         distribute(reader, numbers, writers)
     sizes = {file: len(part) for file, part in zip(files, numbers, strict=True)}
     if as_json:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from nacre import DataError, nearest
+from nacre import DataError, Field, nearest
 
 from .cells import TEXT, Cells
 from .names import DATA, LABEL
@@ -31,6 +31,19 @@ class Part(NamedTuple):
 def part_names(name: str, shape: tuple[int, ...]) -> list[str]:
     """Return the names of the columns of a field."""
     return [".".join([name, *map(str, index)]) for index in np.ndindex(shape)]
+
+
+def columns_of(fields: Mapping[str, Field]) -> tuple[list[str], list[int]]:
+    """Return the names of the columns of fields, and the order in which a table has them.
+
+    Names of fields stand for those of columns that are not known, or not different.
+    """
+    own = [part for name, field in fields.items() for part in part_names(name, field.shape or ())]
+    names = [part for name, field in fields.items() for part in (field.columns or part_names(name, field.shape or ()))]
+    places = [place for field in fields.values() for place in field.places]
+    different = len({*names}) == len(names) == len(own)
+    order = sorted(range(len(own)), key=places.__getitem__) if len({*places}) == len(own) else [*range(len(own))]
+    return names if different else own, order
 
 
 def check_names(path: Path, names: Sequence[str]) -> None:

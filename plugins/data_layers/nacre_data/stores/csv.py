@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from nacre import DataError, Field, Reader, Store, Writer, class_order
 
 from .cells import MISSING, NUMBER, SEPARATORS, TEXT, Cells, Rows, is_int64
-from .columns import Table, check_names, part_names
+from .columns import Table, check_names, columns_of
 from .lines import FILL, ROWS, LinesWriter, TextFile, class_names
 from .table_options import TableOptions
 
@@ -44,7 +45,7 @@ class CSV(TableOptions, Store):
             raise
 
     def create(self, path: Path, fields: Mapping[str, Field], *, append: bool = False) -> Writer:
-        return CSVWriter(self.cells(path), path, fields, self.encoding, append=append)
+        return CSVWriter(self, path, fields, append=append)
 
 
 class CSVReader(Reader):
@@ -61,7 +62,11 @@ class CSVReader(Reader):
         self._scan(int(has_header))
         self.count: int | None = text.count
         self.fields: Mapping[str, Field] = {
-            name: self.singles[name].field() if name in self.singles else Field(part.shape, "float64")
+            name: replace(
+                self.singles[name].field() if name in self.singles else Field(part.shape, "float64"),
+                columns=tuple(self.table.names[column] for column in part.columns if self.table.names),
+                places=part.columns,
+            )
             for name, part in self.parts.items()
         }
         self.numbers = {name: single.numbers() for name, single in self.singles.items()}
@@ -269,15 +274,19 @@ class _Single:
 
 
 class CSVWriter(LinesWriter):
-    """A table that grows. The names of records, if there are any, become a first column without a name."""
+    """A table that grows. The names of records, if there are any, become a first column without a name.
 
-    def __init__(self, cells: Cells, path: Path, fields: Mapping[str, Field], encoding: str, *, append: bool) -> None:
+    Columns have the names and the order that they had in another table; else those of their fields.
+    """
+
+    def __init__(self, options: CSV, path: Path, fields: Mapping[str, Field], *, append: bool) -> None:
+        self.cells = options.cells(path)
         for name, field in fields.items():
-            self._check_classes(f"{path}: the classes of '{name}'", field, cells)
-        self.names = [part for name, field in fields.items() for part in part_names(name, field.shape or ())]
+            self._check_classes(f"{path}: the classes of '{name}'", field, self.cells)
+        self.has_header = options.header is not False
+        self.names, self.order = columns_of(fields)
         check_names(path, self.names)
-        super().__init__(path, fields, encoding, append=append)
-        self.cells = cells
+        super().__init__(path, fields, options.encoding, append=append)
         self.with_keys: bool | None = None
 
     @staticmethod
@@ -297,9 +306,10 @@ class CSVWriter(LinesWriter):
         if self.with_keys != bool(keys):
             message = f"{self.path}: names of records are{'' if keys else ' not'} given, but the first records came"
             raise DataError(f"{message} {'with' if self.with_keys else 'without'} them", "name all, or none")
-        if keys:
-            parts.insert(0, [[key] for key in keys])
-        self.write(self._text([*chain.from_iterable(row)] for row in zip(*parts, strict=True)))
+        table = [[*chain.from_iterable(row)] for row in zip(*parts, strict=True)]
+        if self.order != sorted(self.order):
+            table = [[row[column] for column in self.order] for row in table]
+        self.write(self._text([[key, *row] for key, row in zip(keys, table, strict=True)] if keys else table))
 
     def _texts(self, name: str, array: np.ndarray) -> list[list[str]]:
         """Return for each record what stands in the columns of a field."""
@@ -315,7 +325,8 @@ class CSVWriter(LinesWriter):
     def _begin(self, *, with_keys: bool) -> None:
         """Write the header; a file that is continued has it already."""
         self.with_keys = with_keys
-        header = self._text([["", *self.names] if with_keys else self.names])
+        names = [self.names[column] for column in self.order]
+        header = self._text([["", *names] if with_keys else names] if self.has_header else [])
         if not self.size_before:
             self.write(header)
         elif not self.continues(header):
