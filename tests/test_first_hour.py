@@ -70,7 +70,7 @@ def follow(scripts: Path) -> Follow:
 
 
 def test_own_pictures_become_a_net_that_knows_cats(follow: Follow, tmp_path: Path) -> None:
-    page_folders.own_data(tmp_path)
+    page_folders.own_data(tmp_path, divided=False)
     told = follow("own-data", tmp_path, "## From one file")
     assert any("accuracy: 100.00 % (20 of 20)" in one for one in told)
     assert any(re.search(r"^cat\.jpg  cat [0-9.]+ %$", one, re.M) for one in told)

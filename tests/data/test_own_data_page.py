@@ -18,7 +18,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "own-data.md").read_text(
 def pets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make folders of pictures of different sizes, and go there."""
     monkeypatch.chdir(tmp_path)
-    own_data(tmp_path)
+    own_data(tmp_path, divided=False)
 
 
 def follow(block: str) -> list[Done]:
@@ -28,8 +28,9 @@ def follow(block: str) -> list[Done]:
 
 def test_the_page_leads_to_a_net_that_knows_cats() -> None:
     net, changed = re.findall(r"^```toml (?:pets.toml|part)\n(.*?)^```$", PAGE, re.M | re.S)
-    first, second = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.M | re.S)
+    divide, first, second = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.M | re.S)
     Path("pets.toml").write_text(net, encoding="utf-8")
+    assert follow(divide)[0].out == "wrote pets/train: 48 records\nwrote pets/test: 20 records\n"
     told = follow(first)
     assert "accuracy: 100.00 % (20 of 20)" in told[1].out
     assert re.fullmatch(r"cat\.jpg  cat [0-9.]+ %\n", told[2].out)

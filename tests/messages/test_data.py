@@ -209,7 +209,7 @@ MESSAGES: list[Message] = [
         lambda: read("a.png", b"dear diary", (1, 8, 8)),
         (
             "a.png: this is not a picture that can be read (BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP)\n"
-            "  write it again as PNG"
+            '  write it again as PNG, or leave such records out: on_error = "skip" in the source'
         ),
     ),
     (

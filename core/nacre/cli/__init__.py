@@ -74,5 +74,7 @@ def main() -> None:
     if "--json" in sys.argv:
         keep_stdout()
     from .app import nacre
+    from .screen import show_warnings
 
+    show_warnings()
     nacre.main()

@@ -86,6 +86,18 @@ def warn(message: str) -> None:
     click.echo(plain(f"warning: {as_named(message)}", lines=True), err=True)
 
 
+def show_warnings() -> None:
+    """Let the warnings of all code of this process be printed as those of commands are, without a line of code."""
+    import warnings
+
+    plainly = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        warn(str(message)) if category is UserWarning else plainly(message, category, *where, **more)
+
+    warnings.showwarning = show
+
+
 def loss_text(loss: float, statistics: Mapping[str, Mapping[str, float]], digits: int = 4) -> str:
     """Return the loss of a net as text; if several layers report theirs too, it is called total loss."""
     several = sum("loss" in values for values in statistics.values()) > 1

@@ -154,9 +154,9 @@ def test_sources_that_need_no_shape_are_opened_once(source: str, monkeypatch: py
     opened: list[None] = []
     original = Sources.open
 
-    def counted(sources: Sources, shape: str | None) -> Reader:
+    def counted(sources: Sources, shape: str | None, **options: bool) -> Reader:
         opened.append(None)
-        return original(sources, shape)
+        return original(sources, shape, **options)
 
     monkeypatch.setattr(Sources, "open", counted)
     run("data", "convert", source, "back.npz")
@@ -216,7 +216,7 @@ def test_records_of_different_shapes_get_one_by_shape() -> None:
         (["no.h5", "a.npz"], "no.h5: "),
         (["train.h5", "a.doc"], "a.doc: no store is installed for files that end in '.doc'"),
         (["train.h5", "some.packets"], "some.packets: files of this format are only read"),
-        (["train.h5", "no/a.npz"], "no/a.npz: cannot be written"),
+        (["train.h5", "train.h5/a.npz"], "train.h5/a.npz: cannot be written"),
         (["train.h5", "a.npz", "--field", "labels"], "labels"),
         (["train.h5", "a.npz", "--field", "data,,label"], "--field 'data,,label': a name is missing"),
         (["train.h5", "a.npz", "--shape", "3,x"], "--shape 3,x: it must be whole numbers above 0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import h5py
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from command_line import run
+from command_line import SCRIPT, run
 from nacre import Field
 from nacre_data import HDF5
 
@@ -69,3 +70,55 @@ def test_they_are_shown_and_split_and_have_a_mean(pictures: np.ndarray) -> None:
     run("data", "mean", "some", "mean.h5", "--shape", "3,4,5")
     with h5py.File("mean.h5") as file:
         assert file["mean"][()] == pytest.approx(pictures.mean(axis=0), abs=1e-12)
+
+
+def names(folder: str) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in Path(folder).rglob("*") if path.is_file())
+
+
+def test_parts_of_a_folder_are_folders_of_the_same_files() -> None:
+    Path("some/cat/broken.jpg").write_bytes(b"copied all the same")
+    whole = names("some")
+    told = run("data", "split", "some", "--part", "new/parts/a=0.5", "--part", "new/parts/b=0.5").out
+    assert told == "wrote new/parts/a: 16 records\nwrote new/parts/b: 15 records\n"
+    assert sorted(names("new/parts/a") + names("new/parts/b")) == whole
+    for part in ("new/parts/a", "new/parts/b"):
+        assert sorted(path.name for path in Path(part).iterdir()) == list(CLASSES)
+        assert all(Path(part, name).read_bytes() == Path("some", name).read_bytes() for name in names(part))
+    run("data", "convert", "new/parts/a", "copy", "--to-store", "Pictures")
+    assert names("copy") == names("new/parts/a")
+
+
+def test_a_list_of_pictures_is_divided_into_folders() -> None:
+    Path("list.txt").write_text("".join(f"some/{name} {name[0]}\n" for name in names("some")))
+    shape = ["--shape", "3,4,5"]
+    run("data", "split", "list.txt", "--part", "a=0.5", "--part", "b.h5=0.5", *shape)
+    run("data", "split", "list.txt", "--part", "c=0.5", "--part", "d=0.5")
+    assert [sorted(path.name for path in Path(part).iterdir()) for part in "acd"] == [["c", "d"]] * 3
+    assert names("a") == names("c")
+    assert Path("b.h5").is_file()
+
+
+def test_no_part_lies_in_its_source() -> None:
+    error = run("data", "split", "some", "--part", "some/a=0.5", "--part", "some/new/b=0.5", code=2).err
+    assert "some/a: it is in the source some, whose records it would be the next time" in error
+    assert sorted(path.name for path in Path("some").iterdir()) == list(CLASSES)
+
+
+def test_folders_that_were_made_for_nothing_are_gone() -> None:
+    error = run("data", "split", "some", "--part", "new/parts/a=0.5", "--part", "new/b.odd=0.5", code=2).err
+    assert "new/b.odd: no store is installed for files that end in '.odd'" in error
+    assert not Path("new").exists()
+    Path("file").touch()
+    assert "file/a: cannot be made" in run("data", "convert", "some", "file/a/b.h5", code=2).err
+
+
+def test_warnings_of_stores_are_printed_as_those_of_commands() -> None:
+    Path("some/pig").mkdir()
+    Path("some/pig/1.HEIC").touch()
+    done = subprocess.run([*SCRIPT, "data", "verify", "some"], capture_output=True, text=True, check=True)
+    assert done.stdout == "30 records: all can be used\n"
+    told = (
+        "warning: some: class 'pig' has no picture; of 1 files with other endings, such as '1.HEIC', nothing is read; "
+    )
+    assert done.stderr.startswith(told) and done.stderr.count("\n") == 1

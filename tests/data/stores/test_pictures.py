@@ -129,13 +129,30 @@ def test_a_folder_without_sub_folders_has_no_labels(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_clear_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.jpeg.txt").touch()
-    with pytest.raises(DataError, match=r"it has no pictures; ignored are 1 files .* such as 'a\.jpeg\.txt'"):
+    with pytest.raises(DataError, match=r"it has no pictures; of 1 files .* such as 'a\.jpeg\.txt', nothing is"):
         Pictures().open(tmp_path)
     assert not Pictures.fits(tmp_path)
     picture(tmp_path / "a.png")
     (tmp_path / "cat").mkdir()
     with pytest.raises(DataError, match=r"pictures, such as 'a\.png', beside sub-folders, such as 'cat'"):
         Pictures().open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["cat/a.png", "dog/1.HEIC"], "class 'dog' has no picture; of 1 files with other endings, such as '1.HEIC',"),
+        (["cat/a.png", "dog/in/a.txt", "dog/b.txt"], "class 'dog' has no picture; of 2 files with other endings,"),
+        (["cat/a.png", "cat/in/b.heic", "cat/c.txt"], "of 1 pictures in other formats, such as 'cat/b.heic', nothing"),
+        (["a.png", "b.avif"], "of 1 pictures in other formats, such as 'b.avif', nothing is read"),
+    ],
+)
+def test_pictures_in_formats_that_are_not_read_are_told(names: list[str], told: str, tmp_path: Path) -> None:
+    for name in names:
+        picture(tmp_path / name)
+    with pytest.warns(UserWarning, match=f"{tmp_path}: {told}.*; endings of pictures are .bmp, ") as warned:
+        Pictures().open(tmp_path).close()
+    assert len(warned) == 1
 
 
 def test_other_names_and_too_many(tmp_path: Path) -> None:
@@ -292,6 +309,18 @@ def test_names_are_numbers_and_empty_classes_have_folders(tmp_path: Path) -> Non
     path = written(tmp_path / "new", fields, {"data": data, "label": np.array([2, 0, 2])})
     assert found(path) == [("a/00000001.png", 1, "a"), ("c/00000000.png", 0, "c"), ("c/00000002.png", 2, "c")]
     assert Pictures().open(path).fields["label"].classes == ("a", "b", "c")
+
+
+def test_pictures_keep_the_names_of_records(tmp_path: Path) -> None:
+    keys = ["cat/IMG 1.JPG", "dog/in/img 1.jpeg", "a.tar: x.png", "C:\\y.png", "id 7", "../.hidden.png", "/", "z" * 300]
+    named = ["IMG 1", "img 1-00000001", "x", "y", "id 7", "00000005", "00000006", "00000007"]
+    data = np.zeros((8, 1, 1, 1), np.uint8)
+    with Pictures().create(tmp_path / "pixels", {"data": Field((1, 1, 1), "uint8")}) as writer:
+        writer.append({"data": data}, keys)
+    assert [name for name, *_ in found(tmp_path / "pixels")] == sorted(f"{name}.png" for name in named)
+    with Pictures().create(tmp_path / "bytes", {"data": Field(None, "uint8", codec="Picture")}) as writer:
+        writer.append({"data": [b"broken, but copied"] * 2}, keys[:2])
+    assert sorted(path.name for path in (tmp_path / "bytes").iterdir()) == ["IMG 1.JPG", "img 1.jpeg"]
 
 
 def test_labels_without_names_stay_as_they_are(tmp_path: Path) -> None:

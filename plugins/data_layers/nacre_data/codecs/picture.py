@@ -60,6 +60,7 @@ class Colour(Converted["int | Sequence[int]", "tuple[int, ...]"]):
         return numbers
 
 
+WRITE_AGAIN = 'write it again as PNG, or leave such records out: on_error = "skip" in the source'
 Background = Annotated[Colour, "colour behind transparent pixels; without it such pictures are refused"]
 
 
@@ -219,7 +220,7 @@ def _opened(data: bytes) -> Generator[Image]:
     except Exception as error:  # Pillow's plugins raise anything for damaged files
         why = "" if isinstance(error, pillow.UnidentifiedImageError) else f": {error}"
         message = f"this is not a picture that can be read ({', '.join(FORMATS)}){why}"
-        raise DataError(message, "write it again as PNG") from error
+        raise DataError(message, WRITE_AGAIN) from error
 
 
 def _pillow() -> ModuleType:
@@ -255,7 +256,7 @@ def _plain(image: Image, mode: str, background: Sequence[int]) -> Image:
     ImageOps.exif_transpose(image, in_place=True)
     turned = _of_16_bits(image) if _has_16_bits(image) else image
     if turned.mode not in PLAIN:
-        raise DataError(f"its pixels are not colours (Pillow's mode {turned.mode})", "write it again as PNG")
+        raise DataError(f"its pixels are not colours (Pillow's mode {turned.mode})", WRITE_AGAIN)
     if mode != "RGBA" and turned.has_transparency_data:
         turned = turned.convert("RGBA")
         if background:

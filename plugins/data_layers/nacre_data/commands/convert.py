@@ -56,8 +56,9 @@ def command(sources: Sources, target: Path | str, targets: Targets, shape: str |
 def convert(sources: Sources, target: Path, targets: Targets, shape: str | None) -> tuple[int, Mapping[str, Field]]:
     """Write the records of the sources into a target; return how many, and the fields that they have."""
     with ExitStack() as stack:
-        reader = stack.enter_context(sources.open(shape))
-        if not shape and (common := common_shape(reader)):
+        packed = targets.copies(target, sources)
+        reader = stack.enter_context(sources.open(shape, packed=packed))
+        if not (shape or packed) and (common := common_shape(reader)):
             reader.close()
             reader = stack.enter_context(sources.open(common))
         writer = stack.enter_context(targets.create(target, reader.fields, sources))

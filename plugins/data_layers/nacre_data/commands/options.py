@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from math import prod
@@ -27,8 +27,10 @@ from nacre import (
     uploading,
 )
 from nacre.cli import InputFile, working
+from nacre.files import os_errors
 
 from ..data import files_of
+from ..stores.pictures import Pictures
 
 MOST_RECORDS, MOST_BYTES = 256, 1 << 24  # that are read at a time
 
@@ -46,8 +48,8 @@ class Sources:
     fields: tuple[str, ...]
     store: Any
 
-    def open(self, shape: str | None) -> Reader:
-        """Open the files as if they were one; `shape` is what --shape says.
+    def open(self, shape: str | None, *, packed: bool = False) -> Reader:
+        """Open the files as if they were one; `shape` is what --shape says, `packed` pictures stay bytes.
 
         Raises:
             ConfigError: the shape cannot be read.
@@ -55,7 +57,8 @@ class Sources:
         """
         shapes = {(self.fields or ("data",))[0]: _shape(shape)} if shape else {}
         threads = number_of_threads()
-        reader = open_records(self.paths, self.fields, store=self.store, shapes=shapes, threads=threads)
+        options: dict[str, Any] = {"codec": None} if packed and not shape else {}
+        reader = open_records(self.paths, self.fields, store=self.store, shapes=shapes, threads=threads, **options)
         if not reader.fields:  # what bytes hold, their codec can tell only of a record
             reader.close()
             raise DataError(f"{self.paths[0]}: there are no records")
@@ -76,13 +79,24 @@ class Targets:
     overwrite: bool
 
     def of_part(self, target: Path | str, sources: Sources) -> Targets:
-        """Return how a part of the sources is written: with their store and its options, if it has their format."""
-        mine, path = store_of(sources.paths[0], sources.store), Path(target)
-        return replace(self, store=mine) if not self.store and mine.fits(path) else self
+        """Return how a part of the sources is written: with their store and its options, if it has their format.
 
-    def place(self, target: Path | str) -> AbstractContextManager[Path]:
-        """Give a context with the path to write to; what is at it afterwards is uploaded, if the target is a URL."""
-        return uploading(target, replace=self.overwrite)
+        So has a name without an ending, if they are in folders.
+        """
+        mine, path = store_of(sources.paths[0], sources.store), Path(target)
+        folder = not path.suffix and (sources.paths[0].is_dir() or isinstance(mine, Pictures))
+        return replace(self, store=mine) if not self.store and (folder or mine.fits(path)) else self
+
+    def copies(self, target: Path | str, sources: Sources) -> bool:
+        """Return whether pictures in files become such again, so that their bytes are copied."""
+        stores = [store_of(Path(target), self.store), *(store_of(path, sources.store) for path in sources.paths)]
+        return all(isinstance(store, Pictures) for store in stores)
+
+    @contextmanager
+    def place(self, target: Path | str) -> Generator[Path]:
+        """Yield the path to write to, whose folder is made; what is at it afterwards is uploaded to a target's URL."""
+        with uploading(target, replace=self.overwrite) as path, _folder_of(path):
+            yield path
 
     def create(self, path: Path, fields: Mapping[str, Field], sources: Sources) -> Writer:
         """Begin a file, which gets its name when it is complete.
@@ -92,6 +106,10 @@ class Targets:
         """
         if any(source.exists() and path.exists() and source.samefile(path) for source in sources.paths):
             raise DataError(f"{path}: it is a source too", "use another name for the target")
+        for source in sources.paths:
+            if source.is_dir() and path.resolve().is_relative_to(source.resolve()):
+                message = f"{path}: it is in the source {source}, whose records it would be the next time"
+                raise DataError(message, "use a folder beside it")
         check_target(path, overwrite=self.overwrite)
         try:
             return store_of(path, self.store).create(path, fields)
@@ -100,6 +118,23 @@ class Targets:
                 remedy = f"--shape gives all records of '{loose[0]}' one shape, such as --shape 3,32,32"
                 raise DataError(error.args[0], remedy) from error
             raise
+
+
+@contextmanager
+def _folder_of(path: Path) -> Generator[None]:
+    """Make the folders in which a path is; after an error those that were made are gone."""
+    made: list[Path] = []
+    try:
+        for folder in [one for one in path.parents if not one.exists()][::-1]:
+            with os_errors(folder, "cannot be made", DataError):
+                folder.mkdir()
+            made.append(folder)
+        yield
+    except BaseException:
+        with suppress(OSError):  # something else is in it now
+            for folder in reversed(made):
+                folder.rmdir()
+        raise
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:

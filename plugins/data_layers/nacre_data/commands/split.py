@@ -58,12 +58,14 @@ def command(
     classes are those of the first field with one whole number in each record. A part has its records in their order.
     """
     files, split = _split(parts, seed, group)
-    with sources.open(shape) as reader, ExitStack() as stack:
+    written = [targets.of_part(file, sources) for file in files]
+    packed = all(one.copies(file, sources) for one, file in zip(written, files, strict=True))
+    with sources.open(shape, packed=packed) as reader, ExitStack() as stack:
         numbers = numbers_of(str(sources.paths[0]), reader, label or _label(reader), split)
         paths = [stack.enter_context(targets.place(file)) for file in files]
         writers = [
-            stack.enter_context(targets.of_part(file, sources).create(path, reader.fields, sources))
-            for file, path in zip(files, paths, strict=True)
+            stack.enter_context(one.create(path, reader.fields, sources))
+            for one, path in zip(written, paths, strict=True)
         ]
         distribute(reader, numbers, writers)
     sizes = {file: len(part) for file, part in zip(files, numbers, strict=True)}

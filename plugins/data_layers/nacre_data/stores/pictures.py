@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +20,12 @@ from ..codecs.picture import MODES, Picture, ending_of
 MOST_CLASSES = 1 << 16  # that are numbers: each gets a folder, also those without a picture
 WHOLE = re.compile(r"-?[0-9]{1,18}\Z")  # a label that int64 holds
 HEAD = 1 << 16  # bytes of a list in which its first line is looked for
+PARTS = re.compile(r"[/\\\\:]")  # what is between the parts of a key: of a path, or behind the name of a file
+LONGEST = 200  # bytes of a name
 REMEDY = "put the pictures of each class into a sub-folder with the name of the class"
+
+UNREAD = (".avif", ".cr2", ".dng", ".heic", ".heif", ".jfif", ".jp2", ".jxl", ".nef", ".raw")
+"""Endings of pictures, as telephones and cameras write them, that no codec reads."""
 
 RootFolder = Annotated[
     Paths,
@@ -70,6 +76,9 @@ class Pictures(Store):
         if append:
             raise DataError(f"{path}: nothing can be appended to a folder of pictures", "use an .h5 file")
         return PicturesWriter(path, fields)
+
+
+ENDINGS = f"endings of pictures are {', '.join(Pictures.endings)}"
 
 
 class PicturesReader(Reader):
@@ -145,17 +154,27 @@ def _of_folder(path: Path) -> tuple[list[str], np.ndarray | None, tuple[str, ...
         message = f"{path}: it has pictures, such as '{names[0]}', beside sub-folders, such as '{folders[0]}'"
         raise DataError(f"{message}: the class of these pictures is not known", REMEDY)
     classes, labels = class_order(folders), []
+    empty: dict[str, list[str]] = {}
     for label, one in enumerate(classes):
         inside, beside = _all_inside(path / one, path)
         names += [f"{one}/{name}" for name in inside]
-        others += beside
         labels += [label] * len(inside)
+        if beside and not inside:
+            empty[one] = beside
+        others += [f"{one}/{name}" for name in beside]
     if not names:
-        ignored = f"; ignored are {len(others)} files with other endings, such as '{others[0]}'" if others else ""
-        raise DataError(
-            f"{path}: it has no pictures{ignored}", f"endings of pictures are {', '.join(Pictures.endings)}"
-        )
+        raise DataError(f"{path}: it has no pictures{_ignored(others)}", ENDINGS)
+    unread = [name for name in others if name.lower().endswith(UNREAD) and name.partition("/")[0] not in empty]
+    problems = [f"class '{one}' has no picture{_ignored(beside)}" for one, beside in empty.items()]
+    problems += [_ignored(unread, "pictures in other formats").removeprefix("; ")] * bool(unread)
+    for problem in problems:
+        warnings.warn(f"{path}: {problem}; {ENDINGS}", stacklevel=2)
     return names, np.array(labels, np.int64) if folders else None, classes
+
+
+def _ignored(names: Sequence[str], what: str = "files with other endings") -> str:
+    """Return how many files are ignored, as the end of a sentence."""
+    return f"; of {len(names)} {what}, such as '{names[0]}', nothing is read" if names else ""
 
 
 def _all_inside(folder: Path, root: Path) -> tuple[list[str], list[str]]:
@@ -261,7 +280,8 @@ def _kind(label: str) -> str:
 class PicturesWriter(Writer):
     """Files in a folder, which is beside its place until it is complete.
 
-    Their names are numbers, in the records' order. Pictures are written as PNG, bytes as they are.
+    They have the names that the records have, else numbers in the records' order. Pictures are written as PNG, bytes as
+    they are.
     """
 
     def __init__(self, path: Path, fields: Mapping[str, Field]) -> None:
@@ -270,6 +290,7 @@ class PicturesWriter(Writer):
         self.data, self.label = _picture_and_label(path, fields)
         self.classes = fields[self.label].classes if self.label else ()
         self.count = 0
+        self.taken: set[str] = set()
         if os.path.lexists(path):
             raise DataError(
                 f"{path}: it exists already, and a folder is not replaced", "remove it, or use another name"
@@ -298,12 +319,24 @@ class PicturesWriter(Writer):
         assert self.temporary is not None
         labels = np.asarray(rows[self.label]).reshape(-1).tolist() if self.label else None
         for row, picture in enumerate(rows[self.data]):
-            folder = self.temporary if labels is None else self.temporary / self._folder(labels[row])
-            stored = isinstance(picture, bytes)
-            data = picture if stored else self.codec.encode({self.data: np.asarray(picture)})
+            folder = "" if labels is None else f"{self._folder(labels[row])}/"
+            stem, ending = _stem(keys[row]) if keys else ("", "")
+            if isinstance(picture, bytes):
+                data, ending = picture, ending or ending_of(picture)
+            else:
+                data, ending = self.codec.encode({self.data: np.asarray(picture)}), ".png"
+            name = self._free(folder, stem, ending)
             with os_errors(self.path, "cannot be written", DataError):
-                (folder / f"{self.count:08d}{ending_of(data) if stored else '.png'}").write_bytes(data)
+                (self.temporary / name).write_bytes(data)
             self.count += 1
+
+    def _free(self, folder: str, stem: str, ending: str) -> str:
+        """Return a name in a folder that no file has yet: with this stem, if there is one."""
+        name = f"{folder}{stem or f'{self.count:08d}'}{ending}"
+        if name.lower() in self.taken:  # some file systems do not tell them apart
+            name = f"{folder}{stem}-{self.count:08d}{ending}"
+        self.taken.add(name.lower())
+        return name
 
     def _folder(self, label: int) -> str:
         """Return the folder of a class; without names, all smaller numbers get folders too, or labels would change."""
@@ -330,6 +363,14 @@ class PicturesWriter(Writer):
                     temporary.rename(self.path)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _stem(key: str) -> tuple[str, str]:
+    """Return what a file can be called after the key of a record, and its ending if the key is that of a picture."""
+    name = PARTS.split(key)[-1].strip()
+    stem, dot, ending = name.rpartition(".") if name.lower().endswith(Pictures.endings) else (name, "", "")
+    fits = stem and not stem.startswith(".") and name.isprintable() and len(name.encode()) <= LONGEST
+    return (stem if fits else ""), dot + ending
 
 
 def _picture_and_label(path: Path, fields: Mapping[str, Field]) -> tuple[str, str]:
