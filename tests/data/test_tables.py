@@ -1,6 +1,6 @@
 """Transformers for tables: what they are fitted to, against NumPy in float64, and what goes wrong."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from nacre_data import (
     fitting,
     tables,
 )
+from nacre_data.stores.csv import CSVReader
 from nacre_layers.linear.embedding import EmbeddingLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.square_loss import SquareLossLayer
@@ -386,7 +387,8 @@ def test_categories_that_training_did_not_have(unknown: Any) -> None:
     ]
     with Net("t", layers, backend="numpy") as net, net.derive("test", keep="all") as tested:
         net.forward()
-        assert tested.fitted == {"colour": {"classes": ["blue", "red"]}}
+        own = {"classes": ["blue", "red", "<unknown>"], "unknown": "<unknown>"}
+        assert tested.fitted == {"colour": own if unknown == "own" else {"classes": ["blue", "red"]}}
         if unknown == "own":
             assert epoch(tested, "colour").tolist() == [1, 2, 0, 2]
             assert net.predict([0, 1, 2], "colour").tolist() == [0, 1, 2]  # the numbers of training
@@ -397,6 +399,60 @@ def test_categories_that_training_did_not_have(unknown: Any) -> None:
             "test: transformers: colour: row 0 of the batch is 'pink', which is not one of the 2 categories of the "
             'training data: blue, red\n  correct the data, or let all unknown ones share a number: unknown = "own"'
         )
+
+
+@pytest.mark.parametrize(("unknown", "count"), [("error", 2), ("own", 3)])
+def test_layers_count_categories_by_the_name_of_their_top(unknown: Any, count: int, tmp_path: Path) -> None:
+    how: Any = {"transformers": [["town", {"type": "Categories", "unknown": unknown}]], "tops": ["town", "label"]}
+    for name, text in (("a.csv", "town,label\nRom,1\nBonn,0\nRom,1\n"), ("b.csv", "town,label\nBonn,1\nUlm,1\n")):
+        (tmp_path / name).write_text(text)
+    layers: list[Layer] = [
+        CSVDataLayer(name="train", source=tmp_path / "a.csv", batch_size=3, exclude="test", **how),
+        CSVDataLayer(name="test", source=tmp_path / "b.csv", batch_size=2, exclude="train", **how),
+        EmbeddingLayer(name="y", bottoms="town", tops="y", input_dim="town", output_dim=2),
+    ]
+    with Net("t", layers, backend="numpy") as net:
+        assert net.parameters["y/weight"].shape == (count, 2)
+        assert net.classes["town"] == ("Bonn", "Rom", "<unknown>")[:count]
+        if unknown == "own":
+            with net.derive("test") as tested:
+                assert epoch(tested, "town").tolist() == [0, 2]
+
+
+def test_categories_of_a_net_that_has_no_name_for_unknown_ones() -> None:
+    """As those of nacre 0.1."""
+    how: Any = {"transformers": [["colour", {"type": "Categories", "unknown": "own"}]]}
+    layer = coloured([0, 1, 2], "test", ["red", "pink", "blue"], **how)
+    with Net("t", [layer], backend="numpy", phase="test", fitted={"colour": {"classes": ["blue", "red"]}}) as net:
+        assert epoch(net, "colour").tolist() == [1, 2, 0]
+
+
+def test_records_are_divided_by_their_classes_and_not_by_categories() -> None:
+    random = np.random.default_rng(0)
+    data = {"town": random.permutation(40), "label": np.arange(40) % 2}
+    classes = {"town": [f"town {number}" for number in range(40)]}
+    fields: Any = {"classes": classes, "transformers": [["town", "Categories"]], "tops": ["town", "label"]}
+    split = {"part": "a", "fractions": {"a": 0.1, "b": 0.9}}
+    layer = MemoryDataLayer(name="d", data=data, batch_size=4, split=split, **fields)
+    with Net("t", [layer], backend="numpy") as net:
+        assert sorted(epoch(net, "label").tolist()) == [0, 0, 1, 1]
+
+
+def test_categories_are_found_without_reading_other_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.csv").write_text("x,town\n1,Rom\n2,Ulm\n")
+    wanted: list[set[str]] = []
+    original = CSVReader.read
+
+    def read(self: CSVReader, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
+        wanted.append({*out})
+        original(self, numbers, out)
+
+    monkeypatch.setattr(CSVReader, "read", read)
+    fields: Any = {"tops": ["x", "town"], "transformers": [["town", "Categories"]]}
+    with Net("t", [CSVDataLayer(source=tmp_path / "a.csv", batch_size=2, **fields)], backend="numpy") as net:
+        assert wanted == [{"town"}]
+        net.feed()
+    assert wanted == [{"town"}, {"x", "town"}]
 
 
 def test_categories_need_names_and_come_first() -> None:

@@ -184,6 +184,15 @@ class StoreRecords(Records):
         self.next = last + 1
         self.window.read(np.arange(start, start + len(arrays[0])), arrays)
 
+    def read_top(self, top: int, records: np.ndarray, array: np.ndarray) -> None:
+        if self.whole is not None:
+            super().read_top(top, records, array)
+            return
+        found = np.empty(array.shape, self.dtypes[top])  # the other tops are not read: they may be large
+        with named(self.where):
+            self.reader.read(records, {self.tops[top]: found})
+        array[...] = found
+
     def column(self, name: str) -> np.ndarray:
         return column_of(self.reader, self.where, name)
 

@@ -17,7 +17,7 @@ from nacre.random import RecordRandom
 
 from .pipeline import Change, applied, shape_after, told
 from .records import Records
-from .tables import Categories, Labels
+from .tables import Labels, Naming
 
 CLASSES, COLUMNS = "classes", "columns"
 AT_A_TIME = 1 << 22
@@ -47,8 +47,8 @@ def fitting_complaints(layer: Any) -> Iterator[str]:
             yield f"classes name the top '{top}', but it must be one of {', '.join(layer.tops)}"
     seen = set[str]()
     for top, transformer in layer.transformers:
-        if isinstance(transformer, Categories) and top in seen:
-            yield f"transformers: Categories must be the first transformer of '{top}'"
+        if isinstance(transformer, Naming) and top in seen:
+            yield f"transformers: {type_name(type(transformer))} must be the first transformer of '{top}'"
         seen.add(top)
 
 
@@ -59,7 +59,7 @@ def with_prefixes(transformers: Sequence[tuple[str, Transformer]]) -> Iterator[t
         kind = type_name(type(transformer))
         counts[top, kind] += 1
         number = f".{counts[top, kind]}" if counts[top, kind] > 1 else ""
-        yield top, transformer, "" if isinstance(transformer, Categories) else f"{kind}{number}/"
+        yield top, transformer, "" if isinstance(transformer, Naming) else f"{kind}{number}/"
 
 
 def prepare(
@@ -73,7 +73,7 @@ def prepare(
 ) -> np.ndarray:
     """Return records that stand for a source's own; see `Layer.prepare`."""
     mine = [(transformer, prefix) for name, transformer, prefix in with_prefixes(layer.conversion) if name == top]
-    if classes and not (mine and isinstance(mine[0][0], Categories)):
+    if classes and not (mine and isinstance(mine[0][0], Naming)):
         known = fitted.get(CLASSES)
         _numbers("the records", top, classes, classes if known is None else known).transform(records)
     for transformer, prefix in mine:
@@ -86,7 +86,7 @@ def prepare(
 class Fitting:
     """The names of classes and the fitted transformers of one source; `fitted` is {top: {key: value}}, `labels` int64.
 
-    Names are known at once, what transformers are fitted to after `changes`.
+    Names are known at once, so that layers can count them; what other transformers are fitted to after `changes`.
 
     Raises:
         DataError: a class has no number in training, or the fields name classes of what is no label.
@@ -101,7 +101,7 @@ class Fitting:
         self.names = {top: tuple(records.classes.get(top) or layer.classes.get(top, ())) for top in layer.tops}
         self.labels: dict[int, Labels] = {}
         self._refuse_missing()
-        own = {top for top, transformer in layer.transformers if isinstance(transformer, Categories)}
+        naming = {top: transformer for top, transformer in layer.conversion if isinstance(transformer, Naming)}
         for index, top in enumerate(layer.tops):
             if top in layer.classes and top not in labels:
                 raise DataError(f"{layer.name}: classes are given for '{top}', but its records are no whole numbers")
@@ -112,7 +112,9 @@ class Fitting:
             self._learn_columns(top)
             if view.phase == "train":
                 _warn_of_blanks(f"{layer.name}: '{top}'", self.names[top])
-            if top in labels and top not in own:
+            if top in naming:
+                self._name(index, top, naming[top])
+            elif top in labels:
                 self._number(index, top)
 
     def _number(self, index: int, top: str) -> None:
@@ -125,6 +127,26 @@ class Fitting:
             self.fitted[top] = self.fitted.get(top, {}) | {CLASSES: list(known)}
         if names:
             self.labels[index] = _numbers(self.layer.name, top, names, known)
+
+    def _name(self, index: int, top: str, transformer: Naming) -> None:
+        """Find the names of a top whose transformer gives them their numbers."""
+        known = {key: value for key, value in self.view.fitted.get(top, {}).items() if "/" not in key}
+        if CLASSES not in known and self.view.phase == "train":
+            known = self._fit(index, top, transformer, ())
+        self.fitted[top] = self.fitted.get(top, {}) | known
+
+    def _fit(self, index: int, top: str, transformer: Transformer, before: Sequence[Change]) -> dict[str, Any]:
+        """Return what a transformer is fitted to, behind those `before`."""
+        if not self.records.count:
+            kind = type(transformer).__name__
+            raise DataError(
+                f"{self.layer.name}: {kind} needs to know all records before the first, "
+                "but these are read one after the other, and their number is not known",
+                "convert them to a format whose records are numbered, such as .h5, first",
+            )
+        with told(self.layer.name, f"transformers: {top}"):
+            found = transformer.checked_fit(self._blocks(index, before))
+        return {key: _plain(value) for key, value in found.items()}
 
     def _learn_columns(self, top: str) -> None:
         """Note the names of a top's columns in training; in other phases they must be in the same order."""
@@ -160,18 +182,10 @@ class Fitting:
         for place, (top, transformer, prefix) in enumerate(with_prefixes(self.layer.conversion)):
             index = self.layer.tops.index(top)
             if transformer.needs_fit:
-                known = dict(self.view.fitted.get(top, {}))
+                known = dict(self.view.fitted.get(top, {})) | self.fitted.get(top, {})
                 if not _is_known(known, prefix) and self.view.phase == "train":
-                    if not self.records.count:
-                        kind = type(transformer).__name__
-                        raise DataError(
-                            f"{self.layer.name}: {kind} needs to know all records before the first, "
-                            "but these are read one after the other, and their number is not known",
-                            "convert them to a format whose records are numbered, such as .h5, first",
-                        )
-                    with told(self.layer.name, f"transformers: {top}"):
-                        found = transformer.checked_fit(self._blocks(index, done[index]))
-                    known = {f"{prefix}{key}": _plain(value) for key, value in found.items()}
+                    found = self._fit(index, top, transformer, done[index])
+                    known = {f"{prefix}{key}": value for key, value in found.items()}
                 where = f"{self.layer.name}: '{top}'"
                 transformer = _ready(where, transformer, prefix, known, self.names[top], self.view.phase)
                 mine = {key: value for key, value in known.items() if _is_known({key: value}, prefix)}

@@ -34,7 +34,7 @@ from .pipeline import Change, Pipeline, place_type, shape_after, told
 from .records import ONE_NUMBER, Records
 from .sampling import Sampling, sampled, sampling_complaints
 from .split import Split, part_of, split_complaints
-from .tables import Categories
+from .tables import Naming
 
 
 class Transformers(
@@ -230,11 +230,13 @@ class RecordSourceState(SourceState, host_only=True):
 
     def __init__(self, layer: Any, backend: Any, records: Records, passes: Passes | None = None) -> None:
         super().__init__(layer, backend, [], [])
-        changed = {top for top, transformer in layer.conversion if not isinstance(transformer, Categories)}
+        changed = {top for top, transformer in layer.conversion if not isinstance(transformer, Naming)}
         kinds = zip(layer.tops, records.shapes, records.dtypes, strict=True)
         labels = [top for top, shape, kind in kinds if kind.kind != "f" and shape in ONE_NUMBER and top not in changed]
+        naming = {top for top, transformer in layer.conversion if isinstance(transformer, Naming)}
+        classes = [top for top in labels if top not in naming] or labels  # categories are inputs
         if layer.split:
-            records = part_of(layer.name, records, labels[0] if labels else "", layer.split)
+            records = part_of(layer.name, records, classes[0] if classes else "", layer.split)
         self.records = records
         self.position = 0
         self.left_out: list[str] = []
@@ -242,7 +244,7 @@ class RecordSourceState(SourceState, host_only=True):
         self.broken_off = self.interrupted = False
         self.passes = passes or Passes(layer, backend, records.count)
         if layer.sampling and backend.phase == "train":
-            self.passes.shuffle, self.passes.arrange = True, sampled(layer, records, labels)
+            self.passes.shuffle, self.passes.arrange = True, sampled(layer, records, classes)
         for top, given in zip(layer.tops, records.shapes, strict=True):
             with told(layer.name, f"transformers: {top}"):
                 shape = layer.prepared_shape(top, given)

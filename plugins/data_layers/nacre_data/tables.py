@@ -10,6 +10,8 @@ import numpy as np
 
 from nacre import Blocks, Converted, DataError, Transformer, default, renumbered
 
+UNKNOWN = "<unknown>"
+"""The name of all categories that training did not have."""
 AT_A_TIME = 1 << 26
 """Bytes of columns that are in memory at a time, and at least one column."""
 
@@ -215,13 +217,30 @@ class Numbers:
         return batch.astype(np.intp)
 
 
-class Categories(Transformer):
+class Naming(Transformer):
+    """Gives a top the numbers of names that training had: `fit` returns these as "classes", so that layers count them.
+
+    If they have a name that stands for all others, it is "unknown". Such a transformer is for a top whose numbers count
+    names, such as a column of texts, and comes before all others of its top; what it makes stays int64.
+    """
+
+    def named(self, blocks: Blocks) -> Sequence[str]:
+        """Return the names that the numbers count. Raises DataError if they have none."""
+        if not blocks.classes:
+            raise DataError(
+                f"{type(self).__name__}: the numbers of this top have no names, so they are no categories",
+                "name them in the field classes, or read a column of texts",
+            )
+        return blocks.classes
+
+
+class Categories(Naming):
     """Gives the texts of a column, or other classes, the numbers that they have in training: 0, 1, ... in their order.
 
     It is for a top whose numbers count names, such as a column of texts; they stay int64, so that an `Embedding` can
-    take them. Only categories that a record of the training data has get a number; any other is an error, or with
-    unknown="own" they all get the next number, so that there is one number more. It comes before all other transformers
-    of its top.
+    take them: its `input_dim` may be the name of the top. Only categories that a record of the training data has get a
+    number; any other is an error, or with unknown="own" they all get the next number, that of a category "<unknown>".
+    It comes before all other transformers of its top.
     """
 
     unknown: Annotated[
@@ -229,21 +248,22 @@ class Categories(Transformer):
     ] = "error"
 
     def fit(self, blocks: Blocks) -> Mapping[str, Any]:
-        if not blocks.classes:
-            raise DataError(
-                "Categories: the numbers of this top have no names, so they are no categories",
-                "name them in the field classes, or read a column of texts",
-            )
-        found = np.zeros(len(blocks.classes), bool)
+        names = self.named(blocks)
+        found = np.zeros(len(names), bool)
         for block in blocks:
             found[Numbers.whole(block, len(found))] = True
-        return {"classes": [name for name, one in zip(blocks.classes, found, strict=True) if one]}
+        known = [name for name, one in zip(names, found, strict=True) if one]
+        if self.unknown == "error":
+            return {"classes": known}
+        return {"classes": [*dict.fromkeys([*known, UNKNOWN])], "unknown": UNKNOWN}
 
     def with_fitted(self, fitted: Mapping[str, Any], classes: Sequence[str] = ()) -> Transformer:
         known: Sequence[str] = fitted["classes"]
-        own = [len(known)] if self.unknown == "own" else []
         here = {name: number for number, name in enumerate(known)}
-        numbers = [here.get(name, own[0] if own else -1) for name in classes] or [*here.values(), *own]
+        own = -1
+        if self.unknown == "own":  # nets of nacre 0.1 have no name for it
+            own = here.setdefault(fitted.get("unknown", UNKNOWN), len(known))
+        numbers = [here.get(name, own) for name in classes] or [*here.values()]
         return super().with_fitted({"numbers": Numbers(np.array(numbers), classes, known)})
 
     def transform(self, batch: np.ndarray, random: Any, phase: str) -> None:

@@ -137,7 +137,7 @@ type = "Embedding"
 name = "score"
 bottoms = ["colour"]
 tops = ["score"]
-input_dim = 4
+input_dim = "colour"
 output_dim = 3
 weight_init = { type = "Gaussian", std = 0.01 }
 
@@ -166,7 +166,8 @@ def test_texts_of_a_table_are_the_categories_of_the_training() -> None:
     Path("table.toml").write_text(TABLE, encoding="utf-8")
     table("train.csv", [("red", "stop"), ("green", "go"), ("amber", "wait")] * 4)
     run("train", "table.toml", "--json")
-    assert load_snapshot("snapshots").fitted()["colour"] == {"classes": ["amber", "green", "red"]}
+    known = {"classes": ["amber", "green", "red", "<unknown>"], "unknown": "<unknown>"}
+    assert load_snapshot("snapshots").fitted()["colour"] == known
     table("one.csv", [("red", "-"), ("green", "-")])  # here green is 0
     table("two.csv", [("zinc", "-"), ("amber", "-"), ("red", "-")])
     told = run("predict", "table.toml", "snapshots", "one.csv", "two.csv", "--json").json
