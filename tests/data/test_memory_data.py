@@ -178,3 +178,15 @@ def test_a_label_beyond_int64_is_told_as_it_is(shape: tuple[int, ...], step: int
     net.feed()
     with pytest.raises(DataError, match=r"memory: 'label' .*9223372036854775808 .*record 1 "):
         net.feed()
+
+
+def test_names_of_columns_are_learned_in_training() -> None:
+    fields: Any = {"tops": "x", "data": [np.arange(6.0).reshape(3, 2)], "batch_size": 3}
+    train = MemoryDataLayer(name="train", column_names={"x": ["a", "b"]}, exclude="test", **fields)
+    test = MemoryDataLayer(name="test", column_names={"x": ["b", "a"]}, exclude="train", **fields)
+    with Net("n", [train, test], backend="numpy") as net:
+        assert net.fitted == {"x": {"columns": ["a", "b"]}}
+        with pytest.raises(DataError, match="test: 'x': column 'b' comes at place 0"):
+            net.derive("test")
+    with pytest.raises(ConfigError, match="column_names name the top 'y', but it must be one of x"):
+        MemoryDataLayer(name="d", column_names={"y": ["a"]}, **fields)

@@ -2486,6 +2486,7 @@ class Shelf:
         Fields:
             data: the arrays, one for each top: a list, or {top: array}
             batch_size: number of records in a batch (above 0)
+            column_names: names of the columns of a table that make up a record: {top: names}; by default None
             tops: names of the blobs (at least 1); by default ('data', 'label')
             shuffle: use a new random order of the records in each pass; by default False
             split: part of the records that is fed, such as the validation part; by default None
@@ -2503,6 +2504,7 @@ class Shelf:
             *,
             data: Any,
             batch_size: int,
+            column_names: Mapping[str, Sequence[str]] | None = ...,
             tops: str | Sequence[str] = ...,
             shuffle: bool = ...,
             split: Mapping[str, Any] | None = ...,

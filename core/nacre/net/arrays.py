@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import ConfigError, DataError, brief, nearest
+from ..errors import ConfigError, DataError, nearest
 from ..fields.component import need_default_of
 from ..graph.containers import expand
 from ..protocols.graph import Graph, Node
 from ..protocols.layer import Layer, Phase
 from ..text import free_name, listed
 from .classes import class_order
+from .frames import COLUMNS, array_of, column_names
 from .input import InputLayer, without_ones
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Inputs:
 
     `data` are read by layers that compute, `targets` only by losses and statistics; blobs that nobody reads are in
     neither. Of the targets, `labels` are compared by none as sizes, so they may be classes. `nodes` are the layers,
-    those in containers too.
+    those in containers too. `columns` are the names of the columns of blobs that training had.
     """
 
     net: str
@@ -37,6 +38,7 @@ class Inputs:
     targets: tuple[str, ...]
     labels: tuple[str, ...]
     nodes: tuple[Node, ...]
+    columns: Mapping[str, Sequence[str]]
 
     @classmethod
     def of(cls, net: Net, phase: Phase) -> Inputs:
@@ -55,7 +57,8 @@ class Inputs:
             )
         sizes = {name for node in nodes if node.layer.compares_numbers for name in node.bottoms}
         labels = tuple(top for top in targets if top not in sizes)
-        return cls(net.name, inputs, data, targets, labels, tuple(nodes))
+        columns = {top: known.get(COLUMNS, ()) for top, known in net.fitted.items()}
+        return cls(net.name, inputs, data, targets, labels, tuple(nodes), columns)
 
     def records(self, x: Any, y: Any = None, what: str = "x and y") -> Records:
         """Return what arrays hold for these blobs.
@@ -73,9 +76,9 @@ class Inputs:
             ask = f"net '{self.net}' reads the Inputs {', '.join((*self.data, *self.targets))}"
             remedy = "give it as y" if missing[0] in self.targets else "give the arrays by name: {name: array}"
             raise DataError(f"{what}: {ask}, but there is no array for {', '.join(missing)}", remedy)
+        arrays = {name: array_of(name, given[name], self.columns.get(name, ())) for name in (*self.data, *self.targets)}
         read = {
-            name: _read(name, given[name], self.layers[name], is_label=name in self.labels)
-            for name in (*self.data, *self.targets)
+            name: _read(name, array, self.layers[name], is_label=name in self.labels) for name, array in arrays.items()
         }
         for name, (_, names) in read.items():
             self._refuse_names(name, names)
@@ -87,6 +90,7 @@ class Inputs:
             {name: array for name, (array, _) in read.items()},
             {name: names for name, (_, names) in read.items() if names},
             [(name, one) for name in read for one in self.layers[name].changes(name)],
+            {name: names for name in self.data if (names := self.columns.get(name) or column_names(given[name]))},
         )
 
     def _refuse_names(self, name: str, names: Sequence[str]) -> None:
@@ -136,12 +140,14 @@ class Inputs:
 class Records:
     """Arrays by blob, all with the same number of records; `classes` are the names that the numbers of a blob count.
 
-    `changes` are the transformers of blobs whose Inputs take the place of sources, as in a net that was saved.
+    `changes` are the transformers of blobs whose Inputs take the place of sources, as in a net that was saved, and
+    `columns` the names of the columns of blobs that came in data frames.
     """
 
     arrays: Mapping[str, np.ndarray]
     classes: Mapping[str, Sequence[str]]
     changes: Sequence[tuple[str, Transformer]] = ()
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
     def __len__(self) -> int:
         return len(next(iter(self.arrays.values())))
@@ -155,6 +161,7 @@ class Records:
             batch_size=min(batch_size, len(self)),
             classes=dict(self.classes),
             transformers=list(self.changes),
+            **({"column_names": {name: list(names) for name, names in self.columns.items()}} if self.columns else {}),
             **fields,
         )
 
@@ -193,37 +200,15 @@ def _judges(layer: Layer) -> bool:
     return layer.has_loss or layer.has_stats
 
 
-def array_of(name: str, given: Any) -> np.ndarray:
-    """Return records for a blob as an array. Raises DataError if they are none."""
-    import numpy as np
-
-    if np.ma.is_masked(given):
-        raise DataError(f"'{name}' has masked numbers, which nothing could be computed from", "fill them: x.filled(0)")
-    try:
-        array = np.asarray(given)
-        if array.dtype.kind == "O" and not all(isinstance(one, str) for one in array.flat):
-            array = array.astype(np.float64)  # the columns of a table may have different types
-    except (RuntimeError, TypeError, ValueError) as error:
-        message = f"'{name}': this {type(given).__name__} cannot be made an array of numbers: {error}"
-        sparse = "a sparse matrix is made full by x.toarray()" if hasattr(given, "toarray") else ""
-        raise DataError(message, sparse or "give an array, a list of numbers, or a table of numbers") from error
-    if not array.ndim:
-        message = f"'{name}' is {brief(given)}, but must be an array (records, ...)"
-        raise DataError(message, "read files into an array first; a single record is x[None]")
-    if not len(array):
-        raise DataError(f"'{name}': the data have no record")
-    return array
-
-
-def _read(name: str, given: Any, layer: InputLayer, *, is_label: bool) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return an array for a blob of an Input, and the names of the classes that its numbers count, if it has texts.
+def _read(name: str, array: np.ndarray, layer: InputLayer, *, is_label: bool) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return an array as an Input takes it, and the names of the classes that its numbers count, if it has texts.
 
     One whole number for each record is of an integer type if it is a label, and of a floating type if it is not: what
     splits the records takes integers for classes.
     """
     import numpy as np
 
-    where, array = f"'{name}'", array_of(name, given)
+    where = f"'{name}'"
     names: tuple[str, ...] = ()
     if array.dtype.kind in "OUS":
         if layer.shape not in ((), (1,)) or array.size != len(array):
@@ -240,7 +225,7 @@ def _read(name: str, given: Any, layer: InputLayer, *, is_label: bool) -> tuple[
             f"{where} has records of shape {array.shape[1:]}, but its Input has the shape {tuple(layer.shape)}",
             "give the numbers of the classes: y.argmax(1)"
             if is_label and _one_hot(array) and not without_ones(layer.shape)
-            else "give arrays (records, *shape); a single record is x[None]",
+            else shape_remedy(array.shape, layer.shape),
         )
     if changed == array.shape[1:]:
         array = array.reshape(len(array), *layer.shape)
@@ -253,6 +238,15 @@ def _read(name: str, given: Any, layer: InputLayer, *, is_label: bool) -> tuple[
     elif array.dtype.kind == "f" and (not real or (single and is_label and _are_whole(array))):
         array = array.astype(np.int64)
     return array, names
+
+
+def shape_remedy(found: Sequence[int], wanted: Sequence[int]) -> str:
+    """Return what to do with an array of a shape, for records of another one."""
+    for order in ((0, 3, 1, 2), (0, 2, 3, 1)) if len(found) == 4 else ():
+        if [found[axis] for axis in order[1:]] == list(wanted):
+            return f"the channels are at the other end: give x.transpose{order}"
+    single = "a single record is x[None]; " if list(found[1:]) == list(wanted[1:]) else ""
+    return f"{single}give an array (records, {', '.join(map(str, wanted))})"
 
 
 def _are_whole(array: np.ndarray) -> bool:

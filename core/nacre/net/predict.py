@@ -15,15 +15,17 @@ from ..protocols.algorithm import Algorithm
 from ..protocols.graph import Graph
 from ..protocols.layer import Layer, bottoms_of
 from ..random import RecordRandom
-from .arrays import array_of
+from .arrays import shape_remedy
 from .division import whole_parameters
 from .fitted import class_names, two_classes
+from .frames import COLUMNS, array_of
 from .input import InputLayer, without_ones
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..protocols.communicator import Communicator
+    from ..protocols.view import Fitted
     from .net import Net
 
 
@@ -94,7 +96,9 @@ def predict(
     if pairs:
         judged = (blob for blob, _, _ in pairs.values())
         want = wanted(net.layers, [*dict.fromkeys((*named, *judged))], net.algorithm)
-    arrays = {name: _as_input(array, want.source_of(name)) for name, array in _arrays(data, want.needed).items()}
+    arrays = {
+        name: _as_input(array, want.source_of(name)) for name, array in _arrays(data, want.needed, net.fitted).items()
+    }
     counts = {len(array) for array in arrays.values()}
     if len(counts) != 1:
         raise DataError(f"the arrays have different numbers of records: {', '.join(map(str, sorted(counts)))}")
@@ -223,17 +227,20 @@ def _ends(graph: Graph) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for node in graph.nodes for name in node.tops if name not in read))
 
 
-def _arrays(data: Any, needed: Sequence[str]) -> dict[str, np.ndarray]:
-
+def _arrays(data: Any, needed: Sequence[str], fitted: Fitted) -> dict[str, np.ndarray]:
+    columns = {name: fitted.get(name, {}).get(COLUMNS, ()) for name in needed}
     if isinstance(data, Mapping):
-        arrays = {str(name): array_of(str(name), array) for name, array in cast("Mapping[Any, Any]", data).items()}
+        arrays = {
+            str(name): array_of(str(name), array, columns.get(str(name), ()))
+            for name, array in cast("Mapping[Any, Any]", data).items()
+        }
         if missing := [name for name in needed if name not in arrays]:
             raise DataError(f"the net needs the blobs {', '.join(needed)}, but {', '.join(missing)} is missing")
         arrays = {name: arrays[name] for name in needed}
     elif len(needed) != 1:
         raise DataError(f"the net needs the blobs {', '.join(needed) or 'none'}", "give data={name: array}")
     else:
-        arrays = {needed[0]: array_of(needed[0], data)}
+        arrays = {needed[0]: array_of(needed[0], data, columns[needed[0]])}
     for name, array in arrays.items():
         if array.dtype.kind not in "fiub":
             raise DataError(f"blob '{name}': the data must be numbers, but the array has the type {array.dtype}")
@@ -256,10 +263,9 @@ def _derive(net: Net, want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch
     for name, shape in shapes.items():
         value = net.memory.final.get(name)
         if value is not None and value.shape[1:] != shape:
-            single = "a single record is x[None]; " if shape == value.shape[2:] else ""
             raise DataError(
                 f"blob '{name}' has records of shape {value.shape[1:]}, but the data have {shape}",
-                f"{single}give an array (records, {', '.join(map(str, value.shape[1:]))})",
+                shape_remedy((0, *shape), value.shape[1:]),
             )
     layers = layers_for(want, shapes, batch_size, {name: _type(net, name) for name in shapes})
     options: dict[str, Any] = {} if net.division is None else {"share": None, "initialise": False}

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Converted, DataError
+from nacre import Converted, DataError, default
 
 from .checks import check_counts, check_entries
+from .fitting import ClassNames
 from .records import ArrayRecords
 from .source import RecordSourceLayer, RecordSourceState
 
@@ -53,9 +54,15 @@ class MemoryDataLayer(RecordSourceLayer, is_source=True):
     """
 
     data: Annotated[Arrays, "the arrays, one for each top: a list, or {top: array}"]
+    column_names: Annotated[ClassNames, "names of the columns of a table that make up a record: {top: names}"] = (
+        default(None)
+    )
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
+        for top in self.column_names:
+            if top not in self.tops:
+                yield f"column_names name the top '{top}', but it must be one of {', '.join(self.tops)}"
         wanted = f"it needs one for each top: {', '.join(self.tops)}"
         if isinstance(self.data, dict):
             if not set(self.tops) <= set(self.data):
@@ -90,4 +97,6 @@ class MemoryDataLayer(RecordSourceLayer, is_source=True):
                 )
             columns[field] = data[field]
         check_counts(self.name, [*self.tops, *columns], [*map(len, arrays), *map(len, columns.values())])
-        return RecordSourceState(self, backend, ArrayRecords(self.name, self.tops, arrays, columns))
+        records = ArrayRecords(self.name, self.tops, arrays, columns)
+        records.column_names = self.column_names
+        return RecordSourceState(self, backend, records)

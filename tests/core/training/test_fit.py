@@ -1,11 +1,12 @@
 """Arrays in, answers out: `net.fit`, `evaluate`, `predict(classes=True)` and `reset`."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from nacre import ConfigError, DataError, Input, InputLayer, L, Net, NotFiniteError, Solver, TopologyError
+from nacre import ConfigError, DataError, Input, InputLayer, L, Net, NotFiniteError, Solver, TopologyError, load
 from nacre_data import MemoryDataLayer
 from nacre_solvers import SGD, Adam, TrainingSummary
 from toy_training import Reports, records, weights
@@ -96,6 +97,91 @@ def test_what_numpy_can_read_is_an_array(form: Any) -> None:
     net.fit(form(X.astype("f4").tolist()), form(Y.tolist()), epochs=1, quiet=True)
     same.fit(X.astype("f4"), Y, epochs=1, quiet=True)
     np.testing.assert_allclose(net.predict(X), same.predict(X), rtol=1e-12)
+
+
+class Table(Frame):
+    """A data frame, whose columns have names."""
+
+    def __init__(self, **columns: Any) -> None:
+        self.arrays = {name: np.asarray(column) for name, column in columns.items()}
+        self.columns = list(columns)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.array(np.stack([*self.arrays.values()], 1), dtype)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+
+def table_of(names: str, x: np.ndarray = X) -> Table:
+    """Return columns of `x`, of which the first is called a, in the order of these names."""
+    return Table(**{name: x[:, "abcdef".index(name)] for name in names})
+
+
+def test_columns_of_frames_are_taken_by_their_names(tmp_path: Path) -> None:
+    net, same = net_of(), net_of()
+    net.fit(table_of("abcdef"), Y, epochs=2, quiet=True)
+    same.fit(X, Y, epochs=2, quiet=True)
+    assert weights(net) == weights(same)
+    assert net.fitted["x"] == {"columns": [*"abcdef"]}
+    assert (net.predict(table_of("fedcba"), "score") == net.predict(X, "score")).all()
+    assert net.evaluate(table_of("bacfed"), Y) == net.evaluate(X, Y)
+    net.save(tmp_path / "net.nacre")
+    assert (load(tmp_path / "net.nacre").predict(table_of("fedcba"), "score") == net.predict(X, "score")).all()
+    net.fit(table_of("fedcba"), Y, epochs=1, quiet=True)
+    same.fit(X, Y, epochs=1, quiet=True)
+    assert weights(net) == weights(same)
+    assert net.fitted["x"] == {"columns": [*"abcdef"]}
+    with pytest.raises(DataError, match=r"'x' has no column 'f', but training had one"):
+        net.predict(table_of("abcde"), "score")
+    with pytest.raises(DataError, match=r"'x' has the column 'g', but training had none\n  give the columns of the tr"):
+        net.predict(Table(**table_of("abcdef").arrays, g=X[:, 0]), "score")
+
+
+A_TABLE = {name: X[:4, number] for number, name in enumerate("abcde")}
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "told"),
+    [
+        (
+            Table(**A_TABLE, f=[*"vwvw"]),
+            0,
+            r"'x': column 'f': record 0 is 'v', but numbers are needed\n  .* \(one-hot\)",
+        ),
+        (Table(**A_TABLE, f=[1, 2, {}, 3]), 0, r"'x': column 'f': record 2 is {}, but numbers are needed\n  fill what"),
+        (Table(**A_TABLE, f=np.zeros(4, "M8[D]")), 0, r"'x': column 'f' holds times \(datetime64\[D\]\), but numbers"),
+        (np.zeros((4, 6), "m8[s]"), 0, r"'x' holds times \(timedelta64\[s\]\), but numbers are needed"),
+        ([*X[:3].tolist(), [1, 2, 3, 4, "x", 6]], 0, "'x' holds texts, but an Input of shape"),
+        (Table(**A_TABLE, f=[1, None, 2, 3]), 0, "'x': record 1 has a number that is not finite"),
+        (
+            X[:4],
+            ["yes", "no", None, "no"],
+            "'label': record 2 is None, but the others are texts\n  fill what is missing",
+        ),
+        (X[:4], np.array(["yes", "no", np.nan, 1], object), "'label': record 2 is nan, but the others are texts"),
+        (X[:4], np.array(["yes", "no", 7, "no"], object), "'label': record 2 is 7, .*\n  write all of them as texts"),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_named(x: Any, y: Any, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        net_of().fit(x, [0, 1, 2, 0] if isinstance(y, int) else y, quiet=True)
+
+
+def test_a_frame_with_one_column_of_texts_has_classes() -> None:
+    net = net_of()
+    net.fit(X, Table(kind=NAMES[Y]), epochs=1, quiet=True)
+    assert net.classes["label"] == tuple(NAMES)
+
+
+def test_pictures_with_their_channels_last_are_told_what_to_do() -> None:
+    x, y = Input((3, 4, 5), name="x"), Input(name="y", dtype="int64")
+    net = Net("n", [L.SoftmaxLoss(name="loss")(L.InnerProduct(output_dim=2, name="s")(x), y)], backend="numpy")
+    wrong, right = np.zeros((2, 4, 5, 3)), "the channels are at the other end: give x.transpose(0, 3, 1, 2)"
+    for call in (lambda: net.fit(wrong, [0, 1], quiet=True), lambda: net.predict(wrong, "s")):
+        with pytest.raises(DataError) as caught:
+            call()
+        assert caught.value.remedy == right
 
 
 def test_tensors() -> None:

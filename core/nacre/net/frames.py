@@ -1,0 +1,110 @@
+"""What people give as arrays: lists, tensors, and data frames, whose columns are taken by their names if known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DataError, brief, nearest
+from .columns import COLUMNS as COLUMNS
+
+if TYPE_CHECKING:
+    import numpy as np
+
+NUMBERS = "fiub"
+"""Kinds of NumPy's types that are numbers."""
+DATES = "mM"
+OBJECTS = "OUS"
+
+
+def column_names(given: Any) -> tuple[str, ...]:
+    """Return the names of the columns of a data frame; () if it is none, or if they are no different texts."""
+    found: Any = getattr(given, "column_names", None)  # pyarrow's tables have others as `columns`
+    found = getattr(given, "columns", ()) if found is None else found
+    names: list[Any] = [*found] if isinstance(found, Iterable) else []
+    texts = all(isinstance(one, str) for one in names) and len(set(names)) == len(names)
+    return tuple(names) if texts and hasattr(given, "__getitem__") else ()
+
+
+def array_of(name: str, given: Any, known: Sequence[str] = ()) -> np.ndarray:
+    """Return records for a blob as an array.
+
+    The columns of a data frame come in the order of the `known` names, if there are any.
+
+    Raises:
+        DataError: they are none, a column holds no numbers, or the names of the columns are not the known ones.
+    """
+    import numpy as np
+
+    if np.ma.is_masked(given):
+        raise DataError(f"'{name}' has masked numbers, which nothing could be computed from", "fill them: x.filled(0)")
+    names = column_names(given)
+    try:
+        columns = [_numbers(name, np.asarray(given[one]), one) for one in names if len(names) > 1]
+        array = np.asarray(given)
+        array = np.stack(columns, 1) if columns and array.dtype.kind in OBJECTS else _numbers(name, array)
+    except (RuntimeError, TypeError, ValueError) as error:
+        message = f"'{name}': this {type(given).__name__} cannot be made an array of numbers: {error}"
+        sparse = "a sparse matrix is made full by x.toarray()" if hasattr(given, "toarray") else ""
+        raise DataError(message, sparse or "give an array, a list of numbers, or a table of numbers") from error
+    if not array.ndim:
+        message = f"'{name}' is {brief(given)}, but must be an array (records, ...)"
+        raise DataError(message, "read files into an array first; a single record is x[None]")
+    if not len(array):
+        raise DataError(f"'{name}': the data have no record")
+    return array[:, _order(name, names, known)] if names and known and names != tuple(known) else array
+
+
+def _order(name: str, names: Sequence[str], known: Sequence[str]) -> list[int]:
+    """Return the places of the known columns. Raises DataError if there are others than these."""
+    as_array = "give the columns of the training; or an array, x.to_numpy(), whose columns are in their order"
+    if missing := [one for one in known if one not in names]:
+        near = nearest(missing[0], names)
+        raise DataError(f"'{name}' has no column {missing[0]!r}{near}, but training had one", as_array)
+    if more := [one for one in names if one not in known]:
+        raise DataError(f"'{name}' has the column {more[0]!r}, but training had none", as_array)
+    return [names.index(one) for one in known]
+
+
+def _numbers(name: str, array: np.ndarray, column: str = "") -> np.ndarray:
+    """Return an array, of objects as numbers if they are no texts; those of a `column` of several must be numbers.
+
+    Raises:
+        DataError: something in it is no number, or not all are texts.
+    """
+    import numpy as np
+
+    where = f"'{name}': column {column!r}" if column else f"'{name}'"
+    if array.dtype.kind in DATES:
+        remedy = "compute numbers of them, such as the days since a date"
+        raise DataError(f"{where} holds times ({array.dtype}), but numbers are needed", remedy)
+    if array.dtype.kind not in OBJECTS:
+        return array
+    items: list[Any] = array.reshape(-1).tolist()
+    texts = not column and any(isinstance(one, str | bytes) for one in items)
+    if texts and all(isinstance(one, str | bytes) for one in items):
+        return array
+    if not (texts and array.size == len(array)):
+        try:
+            return array.astype(np.float64)  # the columns of a table may have different types
+        except (TypeError, ValueError):
+            texts = False
+    wrong = [isinstance(one, str | bytes) != texts if texts else not _is_number(one) for one in items]
+    found = items[place := wrong.index(True)]
+    record = place // (array.size // len(array))
+    needed = "the others are texts" if texts else "numbers are needed"
+    remedy = "fill what is missing, or leave such records out"
+    if isinstance(found, str | bytes):
+        remedy = "make numbers of texts, such as a column for each (one-hot), as pandas.get_dummies(x) does"
+    elif found is not None and _is_number(found) and found == found:
+        remedy = "write all of them as texts"
+    raise DataError(f"{where}: record {record} is {brief(found)}, but {needed}", remedy)
+
+
+def _is_number(item: Any) -> bool:
+    """Return whether NumPy makes a number of an object; of None it makes NaN."""
+    try:
+        float(0 if item is None else item)
+    except (TypeError, ValueError):
+        return False
+    return True
