@@ -18,8 +18,8 @@ class ConfusionMatrixLayer(ClassesLayer, statistics={"accuracy": ("higher", "%")
     the highest score, the first one among equal scores.
 
     Bottoms are the scores and the labels, as for SoftmaxLoss. The statistic `2_as_5` is n[2, 5] since the last reset,
-    for each pair of at most 100 classes; `accuracy` is Σ n[a, a] / Σ n, and `records` is Σ n. All others are NaN if a
-    score was.
+    for each pair of at most 100 classes; `accuracy` is Σ n[a, a] / Σ n, which may be above that of `Accuracy`, where
+    equal scores count against the label; `records` is Σ n. All others are NaN if a score was.
 
     Example:
         [[layer]]
