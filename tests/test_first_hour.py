@@ -77,7 +77,9 @@ def test_own_pictures_become_a_net_that_knows_cats(follow: Follow, tmp_path: Pat
     assert (tmp_path / "pets.nacre").exists()
 
 
-@pytest.mark.parametrize("page", ["tutorials/tables", "tutorials/words", "tutorials/first-layer"])
+@pytest.mark.parametrize(
+    "page", ["tutorials/tables", "tutorials/sentences", "tutorials/words", "tutorials/first-layer"]
+)
 def test_a_tutorial_does_what_it_says(page: str, follow: Follow, tmp_path: Path) -> None:
     assert len(follow(page, tmp_path)) > 1
 

@@ -146,6 +146,15 @@ class TestCategories(ComponentSuite):
     component = own.Categories
 
 
+class TestWords(ComponentSuite):
+    """It makes numbers of texts, which records of these tests have none of: see test_words."""
+
+    component = own.Words
+
+    def examples(self) -> Iterable[Example]:
+        yield Example({"length": 4})
+
+
 class TestLabel(TransformerSuite):
     component = own.Label
 

@@ -146,7 +146,7 @@ def test_what_is_no_list_of_arrays(data: Any, words: str) -> None:
         (Y[:9], "memory: 'label' has 9 records, but 'data' has 10"),
         (np.float32(3), "memory: 'label' is a single value, but its first axis must count the records"),
         (Y + 1j, "memory: 'label' .* complex128"),
-        (Y.astype(str), "memory: 'label' .* <U21"),
+        (Y.astype(str)[:, None], "memory: 'label' .* <U21"),
         (Y.astype(bytes), r"memory: 'label' .* \|S21"),
         (Y.astype(object), "memory: 'label' .* object"),
         (Y.astype("M8[s]"), r"memory: 'label' .* datetime64\[s\]"),

@@ -211,8 +211,12 @@ def _read(name: str, array: np.ndarray, layer: InputLayer, *, is_label: bool) ->
     where = f"'{name}'"
     names: tuple[str, ...] = ()
     if array.dtype.kind in "OUS":
-        if layer.shape not in ((), (1,)) or array.size != len(array):
-            raise DataError(f"{where} holds texts, but an Input of shape {layer.shape} needs numbers")
+        made = layer.prepared_shape(name, ())  # a saved net may make numbers of each text, such as those of its words
+        if array.size != len(array) or without_ones(made) != without_ones(layer.shape):
+            raise DataError(
+                f"{where} holds texts, but an Input of shape {layer.shape} needs numbers",
+                "a source makes them: docs/tutorials/sentences.md; for labels, an Input has the shape ()",
+            )
         texts = array.astype(str).reshape(-1).tolist()
         names = class_order(texts)
         numbers = {text: number for number, text in enumerate(names)}

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from .transformers import RandomShift as RandomShift
     from .transformers import Scale as Scale
     from .transformers import SubMean as SubMean
+    from .words import Words as Words
 
 nacre_api = "1"
 nacre_libraries = ("h5py",)
@@ -115,6 +116,7 @@ TRANSFORMERS = {
     "Scale": "nacre_data.transformers:Scale",
     "Standardize": "nacre_data.tables:Standardize",
     "SubMean": "nacre_data.transformers:SubMean",
+    "Words": "nacre_data.words:Words",
 }
 SNAPSHOT_STORES = {"HDF5": "nacre_data.hdf5_store:HDF5Store"}
 STORES = {

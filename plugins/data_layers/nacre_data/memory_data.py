@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Converted, DataError, default
+from nacre import Converted, DataError, class_order, default
 
 from .checks import check_counts, check_entries
 from .fitting import ClassNames
@@ -35,6 +35,16 @@ class Arrays(Converted[Given, Read]):
         return tuple(np.asarray(array) for array in value)
 
 
+def _numbered(array: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return an array, with numbers in place of texts, and the names that these count."""
+    texts: list[Any] = array.tolist() if array.dtype.kind in "OU" and array.ndim == 1 else []
+    if not texts or not all(isinstance(one, str) for one in texts):
+        return array, ()
+    names = class_order(texts)
+    numbers = {name: number for number, name in enumerate(names)}
+    return np.array([numbers[text] for text in texts]), names
+
+
 class MemoryDataLayer(RecordSourceLayer, is_source=True):
     """Feed the records of arrays: axis 0 counts the records, and each top is a batch (batch_size, ...) of one array.
 
@@ -42,7 +52,8 @@ class MemoryDataLayer(RecordSourceLayer, is_source=True):
 
     The arrays are neither copied nor changed. In phase `train` batches continue into the next pass over the records; in
     the others the last batch of a pass is filled up, and only its real rows count. Labels (one whole number per record)
-    become int64 blobs, the others have the net's type. Raises DataError if the arrays hold no numbers or no records, or
+    become int64 blobs, the others have the net's type. Texts count classes, or are made numbers of by transformers such
+    as `Categories` and `Words`. Raises DataError if the arrays hold no numbers or no records, or
     different numbers of records. After Mocha.jl's `MemoryDataLayer`.
 
     Example:
@@ -83,7 +94,8 @@ class MemoryDataLayer(RecordSourceLayer, is_source=True):
         data = self.data
         if not data:
             raise DataError(f"{self.name}: there are no arrays in data", "give one for each top")
-        arrays = [data[top] for top in self.tops] if isinstance(data, dict) else list(data)
+        given = [data[top] for top in self.tops] if isinstance(data, dict) else list(data)
+        arrays, names = zip(*map(_numbered, given), strict=True)
         for top, array in zip(self.tops, arrays, strict=True):
             check_entries(f"{self.name}: '{top}'", array.shape, array.dtype)
         if not len(arrays[0]):
@@ -98,5 +110,6 @@ class MemoryDataLayer(RecordSourceLayer, is_source=True):
             columns[field] = data[field]
         check_counts(self.name, [*self.tops, *columns], [*map(len, arrays), *map(len, columns.values())])
         records = ArrayRecords(self.name, self.tops, arrays, columns)
+        records.classes = dict(zip(self.tops, names, strict=True))
         records.column_names = self.column_names
         return RecordSourceState(self, backend, records)

@@ -78,6 +78,13 @@ def test_names_with_blanks_at_their_ends_are_in_quotes() -> None:
     assert re.findall(r"^ +\d  (.*?)  +1  ", shown, re.MULTILINE) == ["''", "b"]
 
 
+def test_many_classes_are_not_listed() -> None:
+    Path("texts.csv").write_text("text,label\n" + "".join(f"text {number},x\n" for number in range(101)))
+    told = run("data", "show", "texts.csv").out
+    assert "\ntext: 101 classes, such as text 0; --json lists them\n" in told
+    assert "text 1\n" not in told and "    0  x          101  100.00 %" in told
+
+
 def test_whole_numbers_that_count_no_classes_are_not_listed() -> None:
     np.save("many.npy", np.arange(1001))
     assert run("data", "show", "many.npy", "--json").json["fields"]["data"]["classes"] is None

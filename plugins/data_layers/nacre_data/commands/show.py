@@ -29,6 +29,7 @@ from .options import (
 )
 from .sheet import Sheet
 
+MOST_LISTED = 100  # classes, in a table
 MOST_CLASSES = 1000  # different numbers of a field that are counted, if they have no names
 
 
@@ -70,7 +71,10 @@ def command(
     for name, one in found.items():
         if one.not_finite:
             click.echo(f"\n{name}: {one.not_finite:,} numbers are not finite")
-        if rows := one.class_rows():
+        rows = one.class_rows()
+        if len(rows) > MOST_LISTED:
+            click.echo(f"\n{name}: {len(rows):,} classes, such as {rows[0][1]}; --json lists them")
+        elif rows:
             click.echo()
             print_table((name, "class", "records", "share"), rows, right=(0, 2, 3))
     if sheet:
