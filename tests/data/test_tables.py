@@ -419,6 +419,13 @@ def test_layers_count_categories_by_the_name_of_their_top(unknown: Any, count: i
                 assert epoch(tested, "town").tolist() == [0, 2]
 
 
+def test_a_source_may_refuse_what_the_training_would_have_numbered() -> None:
+    fitted = {"colour": {"classes": ["blue", "red", "<unknown>"], "unknown": "<unknown>"}}
+    net = Net("t", [coloured([0, 1], "test", ["red", "pink"])], backend="numpy", phase="test", fitted=fitted)
+    with net, pytest.raises(DataError, match=r"'pink', which is not one of the 2 categories of .*: blue, red"):
+        epoch(net, "colour")
+
+
 def test_categories_of_a_net_that_has_no_name_for_unknown_ones() -> None:
     """As those of nacre 0.1."""
     how: Any = {"transformers": [["colour", {"type": "Categories", "unknown": "own"}]]}

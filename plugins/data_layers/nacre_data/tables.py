@@ -264,7 +264,8 @@ class Categories(Naming):
         if self.unknown == "own":  # nets of nacre 0.1 have no name for it
             own = here.setdefault(fitted.get("unknown", UNKNOWN), len(known))
         numbers = [here.get(name, own) for name in classes] or [*here.values()]
-        return super().with_fitted({"numbers": Numbers(np.array(numbers), classes, known)})
+        real = [name for name in known if name != fitted.get("unknown")]
+        return super().with_fitted({"numbers": Numbers(np.array(numbers), classes, real)})
 
     def transform(self, batch: np.ndarray, random: Any, phase: str) -> None:
         numbers: Numbers = vars(self)["fitted"]["numbers"]
