@@ -13,7 +13,7 @@ from ..graph.containers import expand
 from ..graph.wiring import ancestors, sort
 from ..protocols.algorithm import Algorithm
 from ..protocols.graph import Graph
-from ..protocols.layer import Layer, bottoms_of
+from ..protocols.layer import Layer, bottoms_of, drops
 from ..random import RecordRandom
 from .arrays import shape_remedy
 from .division import whole_parameters
@@ -57,6 +57,8 @@ _known: WeakKeyDictionary[Net, Known] = WeakKeyDictionary()
 
 def wanted(layers: Iterable[Layer], output: str | Sequence[str] = "", algorithm: Algorithm | None = None) -> Wanted:
     """Return the layers and blobs that outputs need; by default the outputs are the blobs that no layer reads.
+
+    Losses, statistics and layers that write files do not count as readers, but layers that drop what they read do.
 
     Raises:
         DataError: there is no blob that could be an output.
@@ -222,8 +224,9 @@ def _refuse_nan(name: str, values: np.ndarray) -> None:
 
 
 def _ends(graph: Graph) -> tuple[str, ...]:
-    """Return the blobs that no layer reads: the default outputs."""
-    read = {name for node in graph.nodes if not node.in_place for name in node.bottoms if node.tops}
+    """Return the blobs that are neither read by a layer that computes, nor dropped: the default outputs."""
+    takers = [node for node in graph.nodes if not node.in_place and (node.tops or drops(node.layer))]
+    read = {name for node in takers for name in node.bottoms}
     return tuple(dict.fromkeys(name for node in graph.nodes for name in node.tops if name not in read))
 
 

@@ -644,6 +644,11 @@ def is_output(layer: Layer) -> bool:
     return layer.is_sink and not (layer.has_loss or layer.has_stats or layer.can_do_bp)
 
 
+def drops(layer: Layer) -> bool:
+    """Return whether a layer only gives a gradient to blobs that nobody wants: it neither judges nor writes them."""
+    return layer.is_sink and layer.can_do_bp and not (layer.has_loss or layer.has_stats)
+
+
 def check_outputs(layers: Iterable[Layer]) -> None:
     """Refuse an output that would replace a file which another layer reads, in any phase.
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import DataError, InputLayer, Layer, Net, Solver, TopologyError, Transformer
+from nacre import DataError, InputLayer, Layer, LayerState, Names, Net, Solver, TopologyError, Transformer
 from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
@@ -13,7 +13,9 @@ from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import Tanh
+from nacre_layers.recurrent.gru import GRULayer
 from nacre_layers.shapes.flatten import FlattenLayer
+from nacre_layers.shapes.silence import SilenceLayer
 from nacre_solvers import SGD
 from small_layers import AddLayer, CountLayer, HalveLayer, SquareLossLayer, data
 
@@ -71,6 +73,35 @@ def test_the_default_output_is_what_nobody_reads() -> None:
     np.testing.assert_array_equal(net.predict(RECORDS), net.predict(RECORDS, "prob"))
     two = made([data(5), ip("a"), ip("b"), SquareLossLayer(name="loss", bottoms="a")])
     assert sorted(two.predict(RECORDS)) == ["a", "b"]
+
+
+def test_what_a_layer_only_drops_is_no_output() -> None:
+    gru = GRULayer(name="gru", bottoms="data", tops=["y", "last"], output_dim=4)
+    layers: list[Layer] = [
+        InputLayer(tops="data", shape=(5, 2), batch_size=4),
+        gru,
+        SilenceLayer(bottoms="y"),
+        ip("scores", "last"),
+        SoftmaxLayer(name="prob", bottoms="scores", tops="prob"),
+    ]
+    x = np.random.default_rng(0).normal(size=(3, 5, 2))
+    net = made(layers)
+    np.testing.assert_array_equal(net.predict(x), net.predict(x, "prob"))
+    assert net.predict(x, classes=True).shape == (3,)
+    assert net.predict(x, "y").shape == (3, 5, 4)  # asked for by name
+
+
+def test_a_sink_that_looks_at_a_blob_leaves_it_an_output() -> None:
+    class LookLayer(Layer, is_sink=True):
+        bottoms: Names
+
+    class LookState(LayerState, of=LookLayer):
+        def forward(self, inputs: Any) -> None: ...
+
+        def backward(self, inputs: Any, diffs: Any) -> None: ...
+
+    net = made([data(5), ip("a"), LookLayer(name="look", bottoms="a")])
+    assert net.predict(RECORDS).shape == (23, 3)
 
 
 def test_prediction_follows_training() -> None:

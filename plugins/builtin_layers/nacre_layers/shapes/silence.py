@@ -10,7 +10,8 @@ from nacre import Array, Layer, LayerState, Names, at_least
 class SilenceLayer(Layer, is_sink=True, can_do_bp=True):
     """Take blobs, with a gradient of 0: for tops of a trained layer that no other layer reads.
 
-    dx = 0. Without it such a top is an error, because it is usually a mistake. After Caffe's `Silence`.
+    dx = 0. Without it such a top is an error, because it is usually a mistake. What it takes in phase `predict` is no
+    output there, unless it is asked for by name. After Caffe's `Silence`.
 
     Example:
         [[layer]]
