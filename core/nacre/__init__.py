@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from .net.predict import wanted as wanted
     from .net.records import open_records as open_records
     from .net.records import store_of as store_of
+    from .net.records import store_to_write as store_to_write
     from .net.summary import BlobSummary as BlobSummary
     from .net.summary import Curve as Curve
     from .net.summary import Drawing as Drawing
@@ -214,7 +215,7 @@ _PLACES = {
     "net.net": "Net",
     "net.parameters": "load_parameters",
     "net.predict": "Wanted wanted",
-    "net.records": "open_records store_of",
+    "net.records": "open_records store_of store_to_write",
     "net.summary": "BlobSummary Curve Drawing LayerSummary NetSummary",
     "protocols.algorithm": "Algorithm AlgorithmState",
     "protocols.array": "Array",

@@ -27,7 +27,7 @@ from nacre import (
 from nacre.config import load
 from nacre.discovery.registry import Registry
 from nacre.files import Watched, atomic_write
-from nacre.net.records import store_of
+from nacre.net.records import store_to_write
 from nacre.testing import check_net_gradients
 from nacre_data import HDF5Store, MemoryDataLayer
 from nacre_layers import ActivationLayer, InnerProductLayer, PoolingLayer, SoftmaxLossLayer
@@ -516,7 +516,7 @@ MESSAGES: list[Message] = [
         ("layers.py: no such file\n  nacre looked for it in HERE"),
     ),
     (
-        lambda: store_of(Path("data.xls")),
+        lambda: store_to_write(Path("data.xls")),
         (
             "data.xls: no store is installed for files that end in '.xls'; known endings: ...\n"
             "  rename it, name its store (field store, --store or --to-store), or install a plugin that offers one"

@@ -17,8 +17,9 @@ from ..discovery.known import known_remedy
 from ..discovery.offers import FIRST_PARTY, Offer
 from ..discovery.pins import pin_line
 from ..discovery.registry import registry
-from ..errors import DataError, PluginError, nearest
+from ..errors import DataError, PluginError, nearest, where_it_is
 from ..fields.component import make_component
+from ..fields.tables import type_name
 from ..protocols.data_store import Codec, Field, Reader, ReaderWrapper, Rows, Store, empty_rows, located
 from .joined import Joined
 
@@ -29,15 +30,37 @@ OLD = "stores of snapshots have become the kind 'snapshot_store'; the kind 'stor
 
 
 def store_of(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None) -> Store:
-    """Return the store for a file or folder: `wanted` (a store, its name, or a table), else the one that it fits.
+    """Return the store that reads a file or folder: `wanted` (a store, its name, or a table), else the one it fits.
 
     nacre's own come first, so that no other package changes what reads a file; for a name that a pin gives to another
     distribution, that one's. `pins` come before those of the net file that is being read, and of `nacre.toml`.
 
     Raises:
-        DataError: no store fits, or several of other packages do; the message says how to name one.
+        DataError: there is no such file or folder; or no store fits, or several of other packages do, and the message
+            says how to name one.
         PluginError: the store cannot be used.
     """
+    if found := _store(path, wanted, pins):
+        return found
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder", where_it_is(path))
+    raise _unknown_folder(path) if path.is_dir() else _unknown_ending(path)
+
+
+def store_to_write(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None) -> Store:
+    """Return the store for a new file or folder, which is found as `store_of` does.
+
+    Raises:
+        DataError: no store fits its name, or several of other packages do.
+        PluginError: the store cannot be used.
+    """
+    if found := _store(path, wanted, pins):
+        return found
+    raise _unknown_ending(path)
+
+
+def _store(path: Path, wanted: Any, pins: Mapping[str, str] | None) -> Store | None:
+    """Return the store of `store_of`, or None if none fits."""
     if wanted:
         return wanted if isinstance(wanted, Store) else make_component(Store, wanted)
     broken: list[tuple[Offer, PluginError]] = []
@@ -57,7 +80,7 @@ def store_of(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None
                 raise error
     if broken:
         raise broken[0][1]
-    raise _unknown(path)
+    return None
 
 
 def _fitting(
@@ -89,18 +112,26 @@ def _checked(found: Any, name: str) -> Any:
 
 def endings() -> list[str]:
     """Return the endings of the names of files that installed stores read."""
-    known: set[str] = set()
+    return sorted({ending for store in _stores() for ending in store.endings})
+
+
+def _stores() -> Iterator[type[Store]]:
+    """Yield the stores that can be used."""
     for offer in registry().offers("store"):
         try:
-            known.update(_checked(registry().open_offer(offer), offer.name).endings)
+            yield _checked(registry().open_offer(offer), offer.name)
         except PluginError:
             continue  # named where it is needed
-    return sorted(known)
 
 
-def _unknown(path: Path) -> DataError:
-    if path.is_dir():
-        return DataError(f"{path}: no store is installed that reads this folder", "name its store, or give a file")
+def _unknown_folder(path: Path) -> DataError:
+    read = sorted(f"{store.folder} ({type_name(store)})" for store in _stores() if store.folder)
+    message = f"{path}: there is nothing in this folder that an installed store reads"
+    what = f"; a folder is read that has: {'; '.join(read)}" if read else ""
+    return DataError(f"{message}{what}", "give another folder or a file, or name its store")
+
+
+def _unknown_ending(path: Path) -> DataError:
     ending, known = path.suffix.lower(), endings()
     listed = ", ".join(known) or "none"
     what = f"no store is installed for files that end in '{ending}'" if ending else "its name has no ending"

@@ -210,6 +210,9 @@ class Store(Component, kind="store"):
     endings: ClassVar[tuple[str, ...]] = ()
     """Ends of the names of its files, in lower case, such as ".csv"."""
 
+    folder: ClassVar[str] = ""
+    """What must be in a folder that it reads, such as "pictures", for the error about one that no store reads."""
+
     def without_files(self, field: str, paths: Any) -> Any:
         """Return the names of the files: they have the data of a training, which a saved net does not need."""
         return file_names(paths)

@@ -26,7 +26,7 @@ from nacre import (
     may_overwrite,
     may_reach,
     output_place,
-    store_of,
+    store_to_write,
 )
 from nacre.files import is_there, is_url
 
@@ -101,7 +101,7 @@ class OutputLayer(FileOutputLayer, is_sink=True):
     store: Annotated[Maybe[Store], "format of the file; by default that of its name"] = default(None)
 
     def format(self) -> Store:
-        return store_of(Path(self.filename), self.store or "")
+        return store_to_write(Path(self.filename), self.store or "")
 
 
 class HDF5OutputLayer(FileOutputLayer, is_sink=True):

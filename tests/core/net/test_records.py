@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import Codec, DataError, Field, Reader, Store, default, open_records
+from nacre import Codec, DataError, Field, Reader, Store, default, open_records, store_of, store_to_write
 from nacre.net.records import PACKED
 
 
@@ -139,3 +139,20 @@ class Either(Store):
 def test_files_must_be_stored_alike(first: str, second: str) -> None:
     with pytest.raises(DataError, match=f"^{second}: 'data' is stored as .*, but in {first} as "):
         open_records([Path(first), Path(second)], store=Either(), codec=Digits())
+
+
+def test_what_no_store_reads(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/a.heic").touch()
+    errors = {
+        "photo": r"photo: no such file or folder\n  did you mean .*photos\?",
+        "photos/*.heic": r"photos/\*\.heic: no such file or folder\n",
+        "photos": r"photos: there is nothing in this folder .* has: .*pictures that end in \.bmp, .* \(Pictures\)",
+        "photos/a.heic": r"no store is installed for files that end in '\.heic'",
+    }
+    for name, error in errors.items():
+        with pytest.raises(DataError, match=error):
+            store_of(tmp_path / name)
+    for name, error in {"new": "new: its name has no ending", "new.xyz": r"files that end in '\.xyz'"}.items():
+        with pytest.raises(DataError, match=error):
+            store_to_write(tmp_path / name)

@@ -155,6 +155,14 @@ def test_pictures_in_formats_that_are_not_read_are_told(names: list[str], told: 
     assert len(warned) == 1
 
 
+def test_pictures_beside_sub_folders_need_no_class_where_none_is_wanted(tmp_path: Path) -> None:
+    for name in ("a.png", "cat/b.png", "cat/more/c.png"):
+        picture(tmp_path / name)
+    with Pictures().open(tmp_path, ("data",)) as reader:
+        assert [*reader.fields] == ["data"]
+        assert [reader.key(number) for number in range(3)] == ["a.png", "cat/b.png", "cat/more/c.png"]
+
+
 def test_other_names_and_too_many(tmp_path: Path) -> None:
     picture(tmp_path / "x/a.png")
     assert list(Pictures().open(tmp_path, ("images", "kind")).fields) == ["images", "kind"]

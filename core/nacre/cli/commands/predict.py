@@ -114,7 +114,7 @@ def command(
     """
     from ...fields.outputs import uploading
     from ...net.predict import check_outputs, prepared, run, wanted
-    from ...net.records import store_of
+    from ...net.records import store_to_write
     from ...text import plain
     from ..inputs import Inputs, blobs_of, by_blob, known_shape, side_by_side, whole_records
     from ..outputs import Answers, names_for, read_classes
@@ -145,7 +145,7 @@ def command(
     count = 0
     with ExitStack() as stack:
         path = None if out is None else stack.enter_context(uploading(out))
-        store = None if path is None else store_of(path, pins=file.pins)
+        store = None if path is None else store_to_write(path, pins=file.pins)
         records = {
             blob: stack.enter_context(
                 Inputs(file, paths, blob, shape or known[blob], divide, from_option=shape is not None)

@@ -24,6 +24,7 @@ from nacre import (
     number_of_threads,
     open_records,
     store_of,
+    store_to_write,
     uploading,
 )
 from nacre.cli import InputFile, working
@@ -89,7 +90,7 @@ class Targets:
 
     def copies(self, target: Path | str, sources: Sources) -> bool:
         """Return whether pictures in files become such again, so that their bytes are copied."""
-        stores = [store_of(Path(target), self.store), *(store_of(path, sources.store) for path in sources.paths)]
+        stores = [store_to_write(Path(target), self.store), *(store_of(path, sources.store) for path in sources.paths)]
         return all(isinstance(store, Pictures) for store in stores)
 
     @contextmanager
@@ -112,7 +113,7 @@ class Targets:
                 raise DataError(message, "use a folder beside it")
         check_target(path, overwrite=self.overwrite)
         try:
-            return store_of(path, self.store).create(path, fields)
+            return store_to_write(path, self.store).create(path, fields)
         except DataError as error:
             if loose := [name for name, field in fields.items() if field.shape is None]:
                 remedy = f"--shape gives all records of '{loose[0]}' one shape, such as --shape 3,32,32"

@@ -51,6 +51,7 @@ class CIFAR(Store):
     coarse_label_names.txt, is beside the file.
     """
 
+    folder = f"the files of CIFAR, such as {BATCHES[0]}"
     labels: Annotated[Literal["fine", "coarse"], "labels of CIFAR-100: 100 fine ones, or 20 coarse ones"] = "fine"
 
     @classmethod

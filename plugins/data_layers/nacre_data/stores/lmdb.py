@@ -33,6 +33,7 @@ class LMDB(Store):
     """
 
     endings = (".lmdb", SINGLE)
+    folder = DATA
     codec: CodecName = ""
 
     @classmethod

@@ -38,13 +38,14 @@ class Pictures(Store):
     """Pictures in files: a single one, a folder, or a list of paths (`.txt`).
 
     In a folder each sub-folder is a class, to which the pictures in it belong at any depth; or there are no
-    sub-folders, and no labels. A list has a path, or a path and a label, on each line, relative to `root_folder`;
-    labels are whole numbers, which stay as they are, or names of classes, behind a tab if they contain blanks. Names
-    that begin with a dot are ignored, and so are files that are no pictures by their names. Fields are called "data"
-    and "label", unless other names are wanted.
+    sub-folders, and no labels. Where only pictures are wanted, as by `predict`, they may be anywhere. A list has a
+    path, or a path and a label, on each line, relative to `root_folder`; labels are whole numbers, which stay as they
+    are, or names of classes, behind a tab if they contain blanks. Names that begin with a dot are ignored, and so are
+    files that are no pictures by their names. Fields are called "data" and "label", unless other names are wanted.
     """
 
     endings = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+    folder = f"pictures that end in {', '.join(endings)}"
     root_folder: RootFolder = default(())
 
     @classmethod
@@ -64,7 +65,7 @@ class Pictures(Store):
     def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
         with os_errors(path, "cannot be read", DataError):
             if path.is_dir():
-                return PicturesReader(str(path), path, fields, *_of_folder(path))
+                return PicturesReader(str(path), path, fields, *_of_folder(path, labelled=len(fields) != 1))
             if path.suffix.lower() == ".txt":
                 root = Path(self.root_folder[0]) if self.root_folder else path.parent
                 return PicturesReader(str(path), root, fields, *_of_list(path))
@@ -147,19 +148,22 @@ def _has_pictures(path: Path) -> bool:
     return False
 
 
-def _of_folder(path: Path) -> tuple[list[str], np.ndarray | None, tuple[str, ...]]:
-    """Return the paths of the pictures in a folder, their labels, and the classes."""
+def _of_folder(path: Path, *, labelled: bool) -> tuple[list[str], np.ndarray | None, tuple[str, ...]]:
+    """Return the paths of the pictures in a folder, their labels, and the classes.
+
+    Where no labels are wanted, pictures may also be beside the sub-folders; the labels are not used then.
+    """
     names, others, folders = _entries(path, path)
-    if folders and names:
+    if labelled and folders and names:
         message = f"{path}: it has pictures, such as '{names[0]}', beside sub-folders, such as '{folders[0]}'"
         raise DataError(f"{message}: the class of these pictures is not known", REMEDY)
-    classes, labels = class_order(folders), []
+    classes, labels = class_order(folders), [-1] * len(names)
     empty: dict[str, list[str]] = {}
     for label, one in enumerate(classes):
         inside, beside = _all_inside(path / one, path)
         names += [f"{one}/{name}" for name in inside]
         labels += [label] * len(inside)
-        if beside and not inside:
+        if labelled and beside and not inside:
             empty[one] = beside
         others += [f"{one}/{name}" for name in beside]
     if not names:

@@ -35,6 +35,7 @@ class Shard(Store):
     """
 
     endings = (".kvfile", ".shard")
+    folder = DATA
     codec: CodecName = ""
     torn_tail: TornTail = False
 
