@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,3 +44,10 @@ def test_the_page_leads_to_a_net_that_knows_cats() -> None:
     told = follow(second)
     assert "cat" in told[2].out and "(3, 32, 32)" in told[2].out
     assert re.fullmatch(r"cat\.jpg  cat [0-9.]+ %\n", told[4].out)
+
+
+def test_its_lines_in_python_do_the_same() -> None:
+    follow(re.findall(r"^```sh\n(.*?)^```$", PAGE, re.M | re.S)[0])
+    code = "".join(re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S))
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+    assert re.fullmatch(r"cat\.jpg  cat [0-9.]+ %\n", run("predict", "pets.nacre", "cat.jpg", "--top", 1).out)

@@ -59,6 +59,10 @@ class InputLayer(Layer, is_source=True):
     def reading(self) -> Mapping[str, Any]:
         return self.instead_of[0].reading() if self.instead_of else {}
 
+    @property
+    def reads_files(self) -> bool:
+        return any(one.reads_files for one in self.instead_of)
+
     def reading_from(self, paths: Sequence[str]) -> Layer:
         return self.instead_of[0].reading_from(paths) if self.instead_of else super().reading_from(paths)
 

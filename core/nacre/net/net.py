@@ -549,7 +549,10 @@ class Net(NetAccess):
         `data` replaces the sources, and goes through the same transformers; parameters are shared.
 
         Args:
-            data: an array (records, ...), or {blob: array} if the net needs several.
+            data: an array (records, ...), or several in a tuple or as {blob: array} if the net needs several. For each
+                also a file or folder with records, or a list of such, which are read as the source reads its own; a
+                list of pictures of any size, which are scaled and cut as the source does, if its codec can; and names
+                of classes, if they are known since training.
             output: name of a blob, or its handle, or several; by default the blobs that no layer reads.
             batch_size: records at a time; by default as in this net.
             classes: return for each record the name of the class with the largest number, or the number of the class

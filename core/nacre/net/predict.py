@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..discovery.blame import answered
@@ -16,16 +16,16 @@ from ..protocols.graph import Graph
 from ..protocols.layer import Layer, bottoms_of, drops
 from ..random import RecordRandom
 from .arrays import shape_remedy
+from .classes import class_numbers, renumbered
 from .division import whole_parameters
-from .fitted import class_names, two_classes
-from .frames import COLUMNS, array_of
-from .input import InputLayer, without_ones
+from .fitted import CLASSES, class_names, two_classes
+from .given import opened
+from .input import InputLayer
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..protocols.communicator import Communicator
-    from ..protocols.view import Fitted
     from .net import Net
 
 
@@ -98,30 +98,21 @@ def predict(
     if pairs:
         judged = (blob for blob, _, _ in pairs.values())
         want = wanted(net.layers, [*dict.fromkeys((*named, *judged))], net.algorithm)
-    arrays = {
-        name: _as_input(array, want.source_of(name)) for name, array in _arrays(data, want.needed, net.fitted).items()
-    }
-    counts = {len(array) for array in arrays.values()}
-    if len(counts) != 1:
-        raise DataError(f"the arrays have different numbers of records: {', '.join(map(str, sorted(counts)))}")
-    if not batch_size:
-        batch_size = _batch_size(net, want.needed) or min(256, *counts)
-    shapes = {name: _prepared_shape(want.source_of(name), name, array.shape[1:]) for name, array in arrays.items()}
-    key = (want.outputs, batch_size, tuple(shapes.items()))
-    if key not in made:
-        made[key] = _derive(net, want, shapes, batch_size)
-    if net.division is not None and net.communicator is not None:
-        _write_whole(net, net.communicator, made[key])
-    batch_size = check_outputs(made[key], want)
-    made[key].rewind()
-    batches = [
-        run(
-            made[key],
-            want,
-            prepared(made[key], want, {name: array[start:][:batch_size] for name, array in arrays.items()}),
-        )
-        for start in range(0, counts.pop(), batch_size)
-    ]
+    with opened(net, data, {name: want.source_of(name) for name in want.needed}) as given:
+        if not batch_size:
+            batch_size = _batch_size(net, want.needed) or min(256, given.count or 256)
+        shapes = {name: _prepared_shape(want.source_of(name), name, shape) for name, shape in given.shapes.items()}
+        key = (want.outputs, batch_size, tuple(shapes.items()))
+        if key not in made:
+            made[key] = _derive(net, want, shapes, batch_size)
+        if net.division is not None and net.communicator is not None:
+            _write_whole(net, net.communicator, made[key])
+        batch_size = check_outputs(made[key], want)
+        made[key].rewind()
+        batches = [
+            run(made[key], want, prepared(made[key], want, records, given.classes))
+            for records in given.batches(batch_size)
+        ]
     joined = {name: np.concatenate([batch[name] for batch in batches]) for name in want.outputs}
     if classes:
         sizes = {name: int(np.prod(values.shape[1:])) for name, values in joined.items()}
@@ -166,13 +157,17 @@ def check_outputs(net: Net, want: Wanted) -> int:
 
 
 def prepared(
-    net: Net, want: Wanted, batch: Mapping[str, np.ndarray], classes: Sequence[str] = ()
+    net: Net, want: Wanted, batch: Mapping[str, np.ndarray], classes: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, np.ndarray]:
     """Return records for a net of `layers_for` as the sources that it has not would transform theirs.
 
-    `classes` are the names that the numbers of the records count, by default those of the training.
+    `classes` are the names that the numbers of a blob's records count, by default those of the training.
     """
-    return {name: _transformed(records, name, want.source_of(name), net, classes) for name, records in batch.items()}
+    known = classes or {}
+    return {
+        name: _transformed(records, name, want.source_of(name), net, known.get(name, ()))
+        for name, records in batch.items()
+    }
 
 
 def run(net: Net, want: Wanted, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -230,33 +225,6 @@ def _ends(graph: Graph) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for node in graph.nodes for name in node.tops if name not in read))
 
 
-def _arrays(data: Any, needed: Sequence[str], fitted: Fitted) -> dict[str, np.ndarray]:
-    columns = {name: fitted.get(name, {}).get(COLUMNS, ()) for name in needed}
-    if isinstance(data, Mapping):
-        arrays = {
-            str(name): array_of(str(name), array, columns.get(str(name), ()))
-            for name, array in cast("Mapping[Any, Any]", data).items()
-        }
-        if missing := [name for name in needed if name not in arrays]:
-            raise DataError(f"the net needs the blobs {', '.join(needed)}, but {', '.join(missing)} is missing")
-        arrays = {name: arrays[name] for name in needed}
-    elif len(needed) != 1:
-        raise DataError(f"the net needs the blobs {', '.join(needed) or 'none'}", "give data={name: array}")
-    else:
-        arrays = {needed[0]: array_of(needed[0], data, columns[needed[0]])}
-    for name, array in arrays.items():
-        if array.dtype.kind not in "fiub":
-            raise DataError(f"blob '{name}': the data must be numbers, but the array has the type {array.dtype}")
-    return arrays
-
-
-def _as_input(array: np.ndarray, source: Layer) -> np.ndarray:
-    """Return records for an Input in its shape, if theirs differs only in axes of length 1."""
-    if isinstance(source, InputLayer) and without_ones(array.shape[1:]) == without_ones(source.shape):
-        return array.reshape(len(array), *source.shape)
-    return array
-
-
 def _batch_size(net: Net, names: Sequence[str]) -> int:
     known = [net.memory.final[name].shape[0] for name in names if name in net.memory.final]
     return known[0] if known else 0
@@ -296,8 +264,18 @@ def _transformed(batch: np.ndarray, name: str, source: Layer, net: Net, classes:
     if (random := randoms.get(name)) is None:
         random = randoms[name] = RecordRandom(net.seed, f"predict-{name}", lambda: int(scalars["step"]))
     random.at(range(len(given)), np.zeros(len(given)))
+    names = net.fitted.get(name, {}).get(CLASSES, ())
+    if classes and names and _takes_numbers_alone(source):
+        given = renumbered(given, class_numbers("the records", name, classes, names), len(names))
     made: Any = source.prepare(name, given, random, "predict", net.fitted.get(name, {}), classes)
     return answered(source, "prepare", made, np.ndarray, "an array: the records that it got, changed")
+
+
+def _takes_numbers_alone(source: Layer) -> bool:
+    """Return whether a source leaves records as they are, so that it does not know names of classes."""
+    if isinstance(source, InputLayer):
+        return not source.instead_of or _takes_numbers_alone(source.instead_of[0])
+    return type(source).prepare is Layer.prepare
 
 
 def _prepared_shape(source: Layer, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:

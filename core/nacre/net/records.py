@@ -236,19 +236,33 @@ class Decoded(ReaderWrapper):
         super().__init__(reader)
         self.where = where
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        self.packed: dict[str, _Packed] = {}
+        self.packed: dict[str, Packed] = {}
         fields: dict[str, Field] = {}
-        first = next(iter(reader.rows()), None)
         for name, field in reader.fields.items():
             if not field.codec:
                 fields[name] = field
                 continue
-            made = codec if isinstance(codec, Codec) else make_component(Codec, codec or field.codec)
-            packed = self.packed[name] = _Packed(name, made, shapes)
-            if first is not None:
-                with self.naming(0, where):
-                    fields |= packed.describe(first[name], field)
+            packed = self.packed[name] = Packed(name, codec_of(codec or field.codec), shapes)
+            fields |= self._described(packed, field)
         self.fields: Mapping[str, Field] = fields
+
+    def _described(self, packed: Packed, field: Field) -> Mapping[str, Field]:
+        """Return the fields in the bytes of the first record that can be read; {} if there is no record.
+
+        Raises:
+            DataError: none of the first records can be read.
+        """
+        problem: DataError | None = None
+        for number in range(1 if self.count is None else min(self.count, PACKED)):
+            try:
+                row = next(self.reader.rows(number), None)
+                with self.naming(number, self.where):
+                    return {} if row is None else packed.describe(row[packed.name], field)
+            except DataError as error:
+                problem = problem or error
+        if problem is not None:
+            raise problem
+        return {}
 
     def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
         plain = {name: out[name] for name in out if name in self.reader.fields and name not in self.packed}
@@ -258,7 +272,7 @@ class Decoded(ReaderWrapper):
             for first in range(0, len(numbers), PACKED):
                 self._decode(packed, numbers[first : first + PACKED], out, first)
 
-    def _decode(self, packed: Sequence[_Packed], numbers: np.ndarray, out: Mapping[str, Any], first: int) -> None:
+    def _decode(self, packed: Sequence[Packed], numbers: np.ndarray, out: Mapping[str, Any], first: int) -> None:
         """Decode the bytes of records into the rows of `out` from `first` on."""
         raw: dict[str, list[bytes]] = {one.name: [b""] * len(numbers) for one in packed}
         self.reader.read(numbers, raw)
@@ -293,7 +307,12 @@ class Decoded(ReaderWrapper):
         super().close()
 
 
-class _Packed:
+def codec_of(given: Any) -> Codec:
+    """Return a codec that is given as one, by its name, or as a table."""
+    return given if isinstance(given, Codec) else make_component(Codec, given)
+
+
+class Packed:
     """A field of bytes, its codec, and the names that the codec's fields have outside."""
 
     def __init__(self, name: str, codec: Codec, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -76,7 +76,11 @@ class Codec(Component, kind="codec"):
         raise NotImplementedError
 
     def encode(self, record: Mapping[str, np.ndarray]) -> bytes:
-        """Return the bytes of a record. Raises DataError if the format has no room for it."""
+        """Return the bytes of a record. Raises DataError if the format has no room for it.
+
+        A codec may also take what other libraries have for the array of a field, such as a picture; `Net.predict` gives
+        it the records that do not have the shape which the net needs, and lets it `decode` them.
+        """
         raise DataError(f"codec {type(self).__name__} only reads")
 
 

@@ -438,6 +438,11 @@ class Layer(Configured):
         """
         return {}
 
+    @property
+    def reads_files(self) -> bool:
+        """Whether a source has a field of files; records for another one are found in a file by their name or size."""
+        return self.is_source and any(field.takes(Paths) for field in type(self).fields())
+
     needs_data: ClassVar[bool] = True
     """Whether a source reads data from outside: in a net that is saved, an `Input` takes the place of one that does."""
 

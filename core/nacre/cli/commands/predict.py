@@ -161,7 +161,7 @@ def command(
         for batches in side_by_side(records, check_outputs(made, want)):
             ready: dict[str, np.ndarray] = {}
             for blob, batch in batches.items():
-                ready |= prepared(made, want, {blob: batch.records}, records[blob].classes)
+                ready |= prepared(made, want, {blob: batch.records}, {blob: records[blob].classes})
             found, keys = run(made, want, ready), next(iter(batches.values())).keys
             if not shapes:
                 shapes = {name: array.shape[1:] for name, array in found.items()}

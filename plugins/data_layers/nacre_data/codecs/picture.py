@@ -33,6 +33,8 @@ MAX_PIXELS = 1 << 26
 GREY = ("1", "L", "LA", "I")
 PLAIN = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 """Pillow's modes with 8 bits per channel, or 1, which it converts correctly."""
+AS_PNG = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")
+"""Pillow's modes that a PNG has, too."""
 ORIENTATION = 0x112  # in EXIF data; with 5 to 8 rows and columns are exchanged
 TILE_WIDTH, TILE_LENGTH = 322, 323  # tags of a TIFF
 PARTS = (8, 4, 2)  # a JPEG can be unpacked at an eighth, a quarter or half of its size
@@ -160,17 +162,28 @@ class Picture(Codec):
         right, bottom = min((left + columns) * across, picture.width), min((top + rows) * along, picture.height)
         return picture.resize((columns, rows), Resampling.BILINEAR, (left * across, top * along, right, bottom))
 
-    def encode(self, record: Mapping[str, np.ndarray]) -> bytes:
+    def encode(self, record: Mapping[str, Any]) -> bytes:
+        """Return a record as PNG: an array of uint8, or a picture of Pillow's."""
         if len(record) != 1:
             raise DataError(f"a picture is one field, but there are {len(record)}: {', '.join(record)}")
-        (array,) = record.values()
+        (given,) = record.values()
+        if hasattr(given, "getexif"):
+            return _written(given if given.mode in AS_PNG else given.convert("RGB"), exif=given.getexif())
+        array = np.asarray(given)
         if array.dtype != np.uint8 or array.ndim != 3 or array.shape[0] not in MODES or 0 in array.shape:
             message = f"a record of shape {array.shape} and type {array.dtype} is no picture"
-            raise DataError(message, "a picture is (1, 3 or 4, rows, columns) of type uint8")
+            last = array.ndim == 3 and array.shape[-1] in MODES
+            remedy = "a picture is (1, 3 or 4, rows, columns) of numbers from 0 to 255, uint8"
+            raise DataError(message, remedy + "; x.transpose(2, 0, 1) puts the channels first" * last)
         pixels = array[0] if len(array) == 1 else np.moveaxis(array, 0, -1)
-        written = io.BytesIO()
-        _pillow().fromarray(np.ascontiguousarray(pixels)).save(written, "PNG")
-        return written.getvalue()
+        return _written(_pillow().fromarray(np.ascontiguousarray(pixels)))
+
+
+def _written(picture: Image, **options: Any) -> bytes:
+    """Return a picture as PNG."""
+    written = io.BytesIO()
+    picture.save(written, "PNG", **options)
+    return written.getvalue()
 
 
 def misfits(fields: Any) -> Iterator[str]:

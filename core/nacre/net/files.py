@@ -1,0 +1,308 @@
+"""The records of files for blobs of a net, read as its sources would read them: for `predict`, a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from itertools import islice
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import DataError, NacreError, as_named
+from ..protocols.data_store import BLOCK, Field, Reader, empty_rows, located
+from ..protocols.layer import Layer
+from .records import open_records
+
+OPEN_FILES = 64  # at a time: a process may have only some hundreds
+
+
+class Row(NamedTuple):
+    """A record of a file: its key, the file, its number there, and its numbers, or why they cannot be read."""
+
+    key: str
+    path: Path
+    number: int
+    value: np.ndarray | DataError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Records that follow each other in the files of some blobs, which have `rows` for each blob.
+
+    `keys` are those of all records; `errors` says, by the place there, why one cannot be read, and `records` has for
+    each blob the others (records, *shape).
+    """
+
+    rows: Mapping[str, Sequence[Row]]
+    keys: Sequence[str]
+    errors: Mapping[int, DataError]
+    records: Mapping[str, np.ndarray]
+
+    @property
+    def good(self) -> list[int]:
+        """The places of the records that could be read."""
+        return [place for place in range(len(self.keys)) if place not in self.errors]
+
+
+@dataclass(frozen=True)
+class Needed:
+    """The shape that records must have, None if it is not known, and how errors put it.
+
+    `prepared` is true if that is their shape after the transformers of their source; `alone` if the net reads no other
+    blob, so that records may be found in a file by their size.
+    """
+
+    shape: tuple[int, ...] | None = None
+    prepared: bool = True
+    alone: bool = True
+    who: str = "the net needs"
+    remedy: str = "scale or cut the records to this shape"
+    unknown: str = "give records of one shape"
+
+
+class FileRecords:
+    """The records of files, one file after the other, for one blob of a net.
+
+    `layer` is the source that feeds this blob in training; its store and codec read the files, where they fit. Of
+    several files one that cannot be opened stands for a record that cannot be read; so does a bad record among others.
+
+    Attributes:
+        shape: of the records, before the source's transformers.
+        count: their number, None if it is known only at the end.
+        named: whether some have names.
+        classes: names that the records count, if they have names, of all files together.
+
+    Raises:
+        DataError: no file can be read, or records do not fit; the message names the file.
+    """
+
+    def __init__(
+        self,
+        layer: Layer | None,
+        paths: Sequence[Path],
+        blob: str,
+        needed: Needed | None = None,
+        *,
+        divide: float = 1.0,
+        pins: Mapping[str, str] | None = None,
+    ) -> None:
+        self.layer = layer
+        self.paths = paths
+        self.blob = blob
+        self.needed = needed or Needed()
+        self.divide = divide
+        self.pins = pins
+        self.stored_as = layer.stored_as(blob) if layer else blob
+        self.reading = dict(layer.reading()) if layer else {}
+        self.opened: dict[int, tuple[Reader, str]] = {}
+        self.broken: dict[int, DataError] = {}
+        try:
+            self.shape, self.count = self._look_into_all()
+        except BaseException:
+            self.close()
+            raise
+
+    def _look_into_all(self) -> tuple[tuple[int, ...], int | None]:
+        """Open all files, so that what is wrong with one is found before any work is done."""
+        shapes: dict[Path, tuple[int, ...]] = {}
+        self.named = False
+        self.classes: list[str] = []
+        count: int | None = 0
+        for number, path in enumerate(self.paths):
+            try:
+                reader, name = self.opened[number] = self._open(path)
+            except DataError as error:
+                self.broken[number] = error
+                if len(self.broken) == len(self.paths):
+                    raise self.broken[0] from None
+                count = None if count is None else count + 1
+                continue
+            shapes[path] = self._shape(path, reader, reader.fields[name])
+            self.named |= reader.named
+            self.classes += [one for one in reader.fields[name].classes if one not in self.classes]
+            count = None if count is None or reader.count is None else count + reader.count
+            if len(self.opened) > OPEN_FILES:
+                self.opened.pop(number)[0].close()
+        if len({*shapes.values()}) > 1:
+            found = ", ".join(f"{path}: {shape}" for path, shape in shapes.items())
+            raise DataError(f"the records have different shapes: {found}", "use files with records of one shape")
+        return next(iter(shapes.values())), count
+
+    def _open(self, path: Path) -> tuple[Reader, str]:
+        """Return the open records of a file, and the name of the field in it."""
+        options = self.reading
+        if not (options.get("store") and options["store"].fits(path)):
+            options = {name: value for name, value in options.items() if name != "store"}
+        search = self.layer is not None and not self.layer.reads_files and self.needed.alone and self.needed.shape
+        name = self._found_in(path, search) if search else self.stored_as
+        fields = () if search else [name]  # a table with a column of texts has other data where all are wanted
+        shapes = {name: self.needed.shape} if self.needed.shape else {}
+        return open_records([path], fields, shapes=shapes, pins=self.pins, **options), name
+
+    def _found_in(self, path: Path, shape: tuple[int, ...]) -> str:
+        """Return the field with records for a blob that was not read from files: that of its name, else of its size.
+
+        Raises:
+            DataError: several have this size, or none.
+        """
+        with open_records([path], codec=None, pins=self.pins) as reader:
+            fields = reader.fields
+        if self.stored_as in fields or len(fields) == 1:
+            return self.stored_as if self.stored_as in fields else next(iter(fields))
+        size = prod(shape)
+        fitting = [name for name, field in fields.items() if field.shape is None or prod(field.shape) == size]
+        if len(fitting) == 1:
+            return fitting[0]
+        known = " and ".join(f"'{name}' of shape {field.shape}" for name, field in fields.items())
+        message = (
+            f"{path}: it is not clear what '{self.blob}' is, an Input of shape {self.needed.shape}: it has {known}"
+        )
+        columns = f"columns {self.blob}.0, {self.blob}.1, ..." if size > 1 else f"a column {self.blob}"
+        raise DataError(
+            message, f"name it as the Input is: {columns} of a table, or a dataset {self.blob} of an .h5 file"
+        )
+
+    def _shape(self, path: Path, reader: Reader, field: Field) -> tuple[int, ...]:
+        """Return the shape of a file's records, which may have other axes than the net's, or be cut by its source."""
+        if reader.count == 0:
+            raise DataError(f"{path}: it has no records")
+        needed = self.needed
+        if np.dtype(field.dtype).kind not in "fiub":
+            raise DataError(f"{path}: its records must be numbers, but they have the type {field.dtype}")
+        if field.shape is None:
+            raise DataError(f"the shape of '{self.blob}' is not known", needed.unknown)
+        if needed.shape is None or field.shape == needed.shape:
+            return field.shape
+        if prod(field.shape) == prod(needed.shape):
+            return needed.shape
+        if needed.prepared and self._cut(path, field.shape) == needed.shape:
+            return field.shape
+        message = f"{path}: its records have the shape {field.shape}, but {needed.who} {needed.shape}"
+        raise DataError(message, needed.remedy)
+
+    def _cut(self, path: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape that the source's transformers give to records of a file."""
+        try:
+            return self.layer.prepared_shape(self.blob, shape) if self.layer else shape
+        except NacreError as error:
+            raise type(error)(f"{path}: {error.args[0]}", error.remedy) from error
+
+    def rows(self) -> Generator[Row]:
+        """Yield each record with its key: its number among all, unless its file has names for records.
+
+        Raises:
+            DataError: a file cannot be read: it is not just one record among others.
+        """
+        count = 0
+        for place, path in enumerate(self.paths):
+            if place in self.broken:
+                yield Row(as_named(str(path)), path, 0, self.broken[place])
+                count += 1
+                continue
+            reader, name = self.opened.pop(place, None) or self._open(path)
+            with reader:
+                numbers = [self.classes.index(one) for one in reader.fields[name].classes]
+                where = as_named(str(path)) if len(self.paths) > 1 else ""
+                for number, found in enumerate(_each(reader, name)):
+                    value = found if isinstance(found, DataError) else self._numbered(found, numbers, path)
+                    if isinstance(value, DataError) and self.count == 1:
+                        raise value
+                    key = located(where, reader.key(number)) if reader.named else str(count)
+                    yield Row(key, path, number, value)
+                    count += 1
+        if not count:
+            raise DataError(f"{self.paths[0]}: it has no records")
+
+    def _numbered(self, record: Any, numbers: Sequence[int], path: Path) -> np.ndarray | DataError:
+        """Return a record, whose file's classes have these numbers in `classes`, in the shape and unit of all."""
+        if numbers:
+            if not 0 <= record.min() <= record.max() < len(numbers):
+                what = f"the number {record.min() if record.min() < 0 else record.max()}"
+                known = f"only the classes 0 to {len(numbers) - 1} have names"
+                return DataError(f"{path}: '{self.blob}' has {what}, but {known}")
+            record = np.array(numbers)[record]
+        record = np.reshape(record, self.shape)
+        return record if self.divide == 1 else record / self.divide
+
+    def close(self) -> None:
+        """Close the files; may be called twice."""
+        while self.opened:
+            self.opened.popitem()[1][0].close()
+
+    def __enter__(self) -> FileRecords:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _each(reader: Reader, name: str) -> Iterator[np.ndarray | DataError]:
+    """Yield a field of each record, or why it cannot be read.
+
+    Raises:
+        DataError: no record of a whole block can be read, or one of those that are only read in order.
+    """
+    if reader.count is None:
+        yield from (row[name] for row in reader.rows())
+        return
+    for start in range(0, reader.count, BLOCK):
+        numbers = np.arange(start, min(start + BLOCK, reader.count))
+        try:
+            found: Sequence[np.ndarray | DataError] = _read(reader, name, numbers)
+        except DataError:
+            found = [_alone(reader, name, numbers[place : place + 1]) for place in range(len(numbers))]
+            if len(found) == BLOCK and all(isinstance(one, DataError) for one in found):
+                raise  # the file is damaged
+        yield from found
+
+
+def _read(reader: Reader, name: str, numbers: np.ndarray) -> Any:
+    out = empty_rows({name: reader.fields[name]}, len(numbers))
+    reader.read(numbers, out)
+    return out[name]
+
+
+def _alone(reader: Reader, name: str, number: np.ndarray) -> np.ndarray | DataError:
+    try:
+        return _read(reader, name, number)[0]
+    except DataError as error:
+        return error
+
+
+def batches(records: Mapping[str, FileRecords], size: int) -> Iterator[Batch]:
+    """Yield the records of some blobs side by side, `size` at a time.
+
+    Raises:
+        DataError: a file cannot be read, or one blob has more records than another.
+    """
+    with ExitStack() as stack:
+        every = {blob: stack.enter_context(closing(one.rows())) for blob, one in records.items()}
+        while True:
+            rows = {blob: list(islice(some, size)) for blob, some in every.items()}
+            counts = {blob: len(some) for blob, some in rows.items()}
+            if len({*counts.values()}) > 1:
+                fewest, most = min(counts, key=lambda one: counts[one]), max(counts, key=lambda one: counts[one])
+                raise DataError(
+                    f"there are fewer records for '{fewest}' than for '{most}'", "give as many records for every blob"
+                )
+            if not any(counts.values()):
+                return
+            yield _batch(records, rows)
+
+
+def _batch(records: Mapping[str, FileRecords], rows: Mapping[str, Sequence[Row]]) -> Batch:
+    keys = [row.key for row in next(iter(rows.values()))]
+    errors: dict[int, DataError] = {}
+    for some in rows.values():
+        for place, row in enumerate(some):
+            if isinstance(row.value, DataError):
+                errors.setdefault(place, row.value)
+    arrays: dict[str, np.ndarray] = {}
+    for blob, some in rows.items():
+        good: list[Any] = [row.value for place, row in enumerate(some) if place not in errors]
+        arrays[blob] = np.stack(good) if good else np.empty((0, *records[blob].shape))
+    return Batch(rows, keys, errors, arrays)
