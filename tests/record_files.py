@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from nacre import open_records
-from nacre.cli.inputs import Inputs
-from nacre.config import NetFile
+from nacre.net.files import FileRecords, Needed, batches
 
 
 def read_records(path: Path, name: str = "data", shape: tuple[int, ...] | None = None) -> np.ndarray:
@@ -19,5 +18,5 @@ def read_records(path: Path, name: str = "data", shape: tuple[int, ...] | None =
 
 def predict_input(path: Path, shape: tuple[int, ...] | None = None, name: str = "data") -> np.ndarray:
     """Return all records of a file, as `nacre predict` takes them."""
-    with Inputs(NetFile(path, {}, ()), [path], name, shape) as inputs:
-        return np.concatenate([batch.records for batch in inputs.batches(100)])
+    with FileRecords(None, [path], name, Needed(shape)) as records:
+        return np.concatenate([batch.records[name] for batch in batches({name: records}, 100)])

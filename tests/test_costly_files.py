@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from nacre import DataError, Field, NacreError, Net
-from nacre.cli.inputs import Inputs
-from nacre.config import NetFile, load
+from nacre.config import load
 from nacre.config.overrides import apply_override
 from nacre.discovery.settings import settings
 from nacre.errors import LONGEST, ConfigError, brief
 from nacre.files.toml import parse_toml
+from nacre.net.files import FileRecords, batches
 from nacre.net.records import store_of
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, SubMean
 from record_files import predict_input
@@ -209,8 +209,8 @@ def test_predict_takes_memory_for_one_batch(ending: str, tmp_path: Path) -> None
     path = tmp_path / f"a{ending}"
     with store_of(path).create(path, {"data": Field((1000,), "float64")}) as writer:
         writer.append({"data": np.ones((5000, 1000))})
-    with at_most(16 * MIB), Inputs(NetFile(path, {}, ()), [path], "data") as inputs:
-        assert sum(len(batch.records) for batch in inputs.batches(100)) == 5000
+    with at_most(16 * MIB), FileRecords(None, [path], "data") as records:
+        assert sum(len(batch.records["data"]) for batch in batches({"data": records}, 100)) == 5000
 
 
 def test_an_array_that_declares_more_than_there_is(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from nacre import DataError, Field, Net
-from nacre.cli.inputs import Inputs
-from nacre.config import NetFile
+from nacre.net.files import FileRecords, batches
 from nacre.net.records import store_of
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, SubMean
 from nacre_data.hdf5_rows import DatasetRows
@@ -105,9 +104,9 @@ def test_records_of_predict_that_are_cut(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"a{ending}"
     with store_of(path).create(path, {"data": Field((100,), "float64")}) as writer:
         writer.append({"data": np.ones((1000, 100))})
-    with Inputs(NetFile(path, {}, ()), [path], "data") as inputs:
-        batches = inputs.batches(10)
-        assert next(batches).records.sum() == 1000
+    with FileRecords(None, [path], "data") as records:
+        found = batches({"data": records}, 10)
+        assert next(found).records["data"].sum() == 1000
         os.truncate(path, path.stat().st_size // 2)
         with pytest.raises(DataError, match="cut while"):
-            list(batches)
+            list(found)

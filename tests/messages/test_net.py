@@ -331,7 +331,7 @@ MESSAGES: list[Message] = [
     (lambda: made().predict({"other": np.ones((5, 4))}, "b"), "the net needs the blobs data, but data is missing"),
     (
         lambda: made().predict(np.ones((5, 4)), ["b", "label"]),
-        ("the net needs the blobs data, label\n  give data={name: array}"),
+        ("the net needs the blobs data, label\n  give a tuple of arrays in this order, or data={name: array}"),
     ),
     (
         lambda: made(LAYERS[0], SquareLossLayer(name="loss", bottoms="data")).predict(np.ones((5, 4))),

@@ -1,20 +1,15 @@
-"""Records for `predict`, read from files of any format that a store reads, a batch at a time."""
+"""Records for `predict` and `test`, from files of any format that a store reads; and the net that reads them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
-from itertools import islice
-from math import isfinite, prod
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DataError, NacreError, as_named
-from ..net.records import open_records
-from ..protocols.data_store import Reader, located
-from .screen import warn
+from ..errors import DataError, NacreError
+from ..net.files import FileRecords, Needed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,175 +21,35 @@ if TYPE_CHECKING:
     from ..protocols.view import Fitted
 
 
-NAMED = 5  # records in a warning
-OPEN_FILES = 64  # at a time: a process may have only some hundreds
-
-
-@dataclass
-class Batch:
-    """Records (records, *shape), and the key of each, which is its number if it has no name."""
-
-    records: np.ndarray[Any, Any]
-    keys: list[str]
-
-
-class Inputs:
-    """The records of files, one file after the other, for one blob of a net.
+def records_of(
+    file: NetFile,
+    paths: Sequence[Path],
+    blob: str,
+    shape: tuple[int, ...] | None = None,
+    divide: float = 1.0,
+    *,
+    from_option: bool = False,
+    alone: bool = True,
+) -> FileRecords:
+    """Return the records of files for one blob of a net file.
 
     `shape` is that of a record in the net, None if it is not known; `from_option` is true if it comes from --shape, and
-    is that of a record before the source's transformers.
-
-    Attributes:
-        shape: of the records, before the source's transformers.
-        count: their number, None if it is known only at the end.
-        named: whether some have names.
-        classes: names that the records count, if they have names, of all files together.
+    is that of a record before the source's transformers; `alone` if the net reads no other blob.
 
     Raises:
-        DataError: a file cannot be read, or its records do not fit; the message names it.
+        DataError: no file can be read, or records do not fit; the message names the file.
     """
-
-    def __init__(
-        self,
-        file: NetFile,
-        paths: Sequence[Path],
-        blob: str,
-        shape: tuple[int, ...] | None = None,
-        divide: float = 1.0,
-        *,
-        from_option: bool = False,
-    ) -> None:
-        if not divide or not isfinite(divide):
-            message = f"--divide {divide:g}: it must be a finite number other than 0"
-            raise DataError(message, "leave it out, or use another number")
-        self.file = file
-        self.paths = paths
-        self.blob = blob
-        self.divide = divide
-        self.wanted = shape
-        self.from_option = from_option
-        sources = [layer for layer in file.layers if layer.is_source and blob in layer.tops]
-        self.replaced = sources[0] if sources else None  # the first, if several phases have one
-        self.field = self.replaced.stored_as(blob) if self.replaced else blob
-        self.reading = dict(self.replaced.reading()) if self.replaced else {}
-        self.opened: dict[int, Reader] = {}
-        try:
-            self.shape, self.count = self._look_into_all()
-        except BaseException:
-            self.close()
-            raise
-
-    def _look_into_all(self) -> tuple[tuple[int, ...], int | None]:
-        """Open all files, so that what is wrong with one is told before any work is done."""
-        shapes: list[tuple[int, ...]] = []
-        self.named = False
-        self.classes: list[str] = []
-        count: int | None = 0
-        for number, path in enumerate(self.paths):
-            reader = self.opened[number] = self._open(path)
-            shapes.append(self._shape(path, reader))
-            self.named |= reader.named
-            self.classes += [name for name in reader.fields[self.field].classes if name not in self.classes]
-            count = None if count is None or reader.count is None else count + reader.count
-            if len(self.opened) > OPEN_FILES:
-                self.opened.pop(number).close()
-        if len(set(shapes)) > 1:
-            found = ", ".join(f"{path}: {shape}" for path, shape in zip(self.paths, shapes, strict=True))
-            raise DataError(f"the records have different shapes: {found}", "use files with records of one shape")
-        return shapes[0], count
-
-    def _open(self, path: Path) -> Reader:
-        shapes = {self.field: self.wanted} if self.wanted else {}
-        options = self.reading
-        if not (options.get("store") and options["store"].fits(path)):
-            options = {name: value for name, value in options.items() if name != "store"}
-        return open_records([path], [self.field], shapes=shapes, pins=self.file.pins, **options)
-
-    def _shape(self, path: Path, reader: Reader) -> tuple[int, ...]:
-        """Return the shape of a file's records, which may have other axes than the net's, or be cut by its source."""
-        import numpy as np
-
-        if reader.count == 0:
-            raise DataError(f"{path}: it has no records")
-        field, wanted = reader.fields[self.field], self.wanted
-        if np.dtype(field.dtype).kind not in "fiub":
-            raise DataError(f"{path}: its records must be numbers, but they have the type {field.dtype}")
-        if field.shape is None:
-            message = f"the shape of '{self.blob}' is not known, because the data of {self.file.path} are missing"
-            raise DataError(message, "add the shape of a record, for example --shape 1,8,8")
-        if wanted is None or field.shape == wanted:
-            return field.shape
-        if prod(field.shape) == prod(wanted):
-            return wanted
-        if not self.from_option and self._cut(path, field.shape) == wanted:
-            return field.shape
-        who = "--shape is" if self.from_option else "the net needs"
-        remedy = "correct --shape, or leave it out" if self.from_option else "scale or cut the records to this shape"
-        raise DataError(f"{path}: its records have the shape {field.shape}, but {who} {wanted}", remedy)
-
-    def _cut(self, path: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape that the source's transformers give to records of a file."""
-        try:
-            return self.replaced.prepared_shape(self.blob, shape) if self.replaced else shape
-        except NacreError as error:
-            raise type(error)(f"{path}: {error.args[0]}", error.remedy) from error
-
-    def batches(self, size: int) -> Generator[Batch]:
-        """Yield the records, `size` at a time. Those with numbers that are not finite are a warning.
-
-        Raises:
-            DataError: a file cannot be read; the message names it.
-        """
-        import numpy as np
-
-        rows = self._rows()
-        while some := list(islice(rows, size)):
-            records = np.stack([record for _, record in some]).reshape(len(some), *self.shape)
-            yield Batch(records if self.divide == 1 else records / self.divide, [key for key, _ in some])
-
-    def _rows(self) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-        """Yield each record with its key: its number among all, unless its file has names for records."""
-        import numpy as np
-
-        number = 0
-        for place, path in enumerate(self.paths):
-            bad: list[int] = []
-            with self.opened.pop(place, None) or self._open(path) as reader:
-                numbers = [self.classes.index(name) for name in reader.fields[self.field].classes]
-                for here, row in enumerate(reader.rows()):
-                    record = self._numbered(row[self.field], numbers, path)
-                    if not np.isfinite(record).all():
-                        bad.append(here)
-                    where = as_named(str(path)) if len(self.paths) > 1 else ""
-                    yield located(where, reader.key(here)) if reader.named else str(number), record
-                    number += 1
-            _warn_of_not_finite(bad, path)
-        if not number:
-            raise DataError(f"{self.paths[0]}: it has no records")
-
-    def _numbered(self, record: Any, numbers: Sequence[int], path: Path) -> Any:
-        """Return a record of a file whose classes have these numbers in `classes`; without names it stays as it is."""
-        import numpy as np
-
-        if not numbers:
-            return record
-        if not 0 <= record.min() <= record.max() < len(numbers):
-            what = f"the number {record.min() if record.min() < 0 else record.max()}"
-            raise DataError(
-                f"{path}: '{self.blob}' has {what}, but only the classes 0 to {len(numbers) - 1} have names"
-            )
-        return np.array(numbers)[record]
-
-    def close(self) -> None:
-        """Close the files; may be called twice."""
-        while self.opened:
-            self.opened.popitem()[1].close()
-
-    def __enter__(self) -> Inputs:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    if not divide or not isfinite(divide):
+        message = f"--divide {divide:g}: it must be a finite number other than 0"
+        raise DataError(message, "leave it out, or use another number")
+    source = next((layer for layer in file.layers if layer.is_source and blob in layer.tops), None)
+    unknown = f"the data of {file.path} are missing: add the shape of a record, for example --shape 1,8,8"
+    needed = Needed(shape, alone=alone, unknown=unknown)
+    if from_option:
+        needed = dataclasses.replace(
+            needed, prepared=False, who="--shape is", remedy="correct --shape, or leave it out"
+        )
+    return FileRecords(source, paths, blob, needed, divide=divide, pins=file.pins)
 
 
 def blobs_of(file: NetFile, want: Wanted, shape: tuple[int, ...] | None) -> Sequence[str]:
@@ -230,20 +85,6 @@ def by_blob(file: NetFile, paths: Sequence[Path], blobs: Sequence[str]) -> dict[
             f"give {form}, or files with all of them",
         )
     return found
-
-
-def side_by_side(records: Mapping[str, Inputs], size: int) -> Iterator[dict[str, Batch]]:
-    """Yield the records of each blob, `size` at a time. Raises DataError if one has more records than another."""
-    with ExitStack() as stack:
-        every = {blob: stack.enter_context(closing(one.batches(size))) for blob, one in records.items()}
-        while found := {blob: batch for blob, batches in every.items() if (batch := next(batches, None)) is not None}:
-            counts = {blob: len(found[blob].keys) if blob in found else 0 for blob in every}
-            if len(set(counts.values())) > 1:
-                fewest, most = min(counts, key=lambda one: counts[one]), max(counts, key=lambda one: counts[one])
-                raise DataError(
-                    f"there are fewer records for '{fewest}' than for '{most}'", "give as many records for every blob"
-                )
-            yield found
 
 
 def known_shape(file: NetFile, blob: str) -> tuple[int, ...] | None:
@@ -332,10 +173,3 @@ def whole_records(records: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any
     import numpy as np
 
     return np.all([[not np.isnan(record).any() for record in array] for array in records.values()], axis=0)
-
-
-def _warn_of_not_finite(bad: Sequence[int], path: Path) -> None:
-    if bad:
-        more = f" and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
-        named = f"{', '.join(map(str, bad[:NAMED]))}{more}"
-        warn(f"{path}: {'record' if len(bad) == 1 else 'records'} {named}: some numbers are not finite")

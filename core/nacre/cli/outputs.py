@@ -34,8 +34,12 @@ def read_classes(path: Path) -> list[str]:
         raise DataError(f"{path}: not a text file (UTF-8): {error.reason} at byte {error.start}") from error
 
 
-def names_for(file: NetFile, blob: str, count: int, given: Sequence[str] | None, where: str) -> Sequence[str]:
-    """Return the names of the `count` classes of a blob: those that were given, or those of the snapshot.
+def names_for(
+    file: NetFile, counts: Mapping[str, int], given: Sequence[str] | None, where: str
+) -> dict[str, Sequence[str]]:
+    """Return the names of the classes of blobs, of which each has so many: those that were given, or the snapshot's.
+
+    Of several blobs those have the given names that have as many classes.
 
     Raises:
         DataError: the names of `where` are more or fewer than the classes.
@@ -43,13 +47,16 @@ def names_for(file: NetFile, blob: str, count: int, given: Sequence[str] | None,
     from ..net.fitted import class_names
 
     if given is None:
-        return class_names(file.layers, file.fitted, {blob: count}.get).get(blob, ())
-    if len(given) != count:
+        known = class_names(file.layers, file.fitted, counts.get)
+        return {blob: known.get(blob, ()) for blob in counts}
+    found = {blob: given if count == len(given) else () for blob, count in counts.items()}
+    if not any(found.values()):
+        has = " and ".join(f"blob '{blob}' has {count} numbers per record" for blob, count in counts.items())
         raise DataError(
-            f"{where}: it has {len(given)} names of classes, but blob '{blob}' has {count} numbers per record",
+            f"{where}: it has {len(given)} names of classes, but {has}",
             "write one name on each line, in the order of the classes",
         )
-    return given
+    return found
 
 
 def names_of_two(file: NetFile, blob: str) -> Sequence[str] | None:
@@ -107,8 +114,8 @@ def are_probabilities(rows: np.ndarray[Any, Any], *, alone: bool = False) -> boo
     return bool((rows >= 0).all() and np.allclose(rows.sum(axis=1), 1, atol=1e-3))
 
 
-class Answers:
-    """What is told of each record, from the first of the wanted blobs: its best classes, or its numbers.
+class Answer:
+    """What is told of each record from one blob: its best classes, or its numbers.
 
     `names` are those of the classes; `numbers` is true if the output is not of classes, but numbers, in `unit`. `two`
     is what `names_of_two` returns.
@@ -118,12 +125,6 @@ class Answers:
         self, names: Sequence[str], top: int, *, numbers: bool, unit: str, two: Sequence[str] | None = None
     ) -> None:
         self.names, self.top, self.numbers, self.unit, self.two = names, top, numbers, unit, two
-
-    @classmethod
-    def about(cls, file: NetFile, blob: str, names: Sequence[str] | None, top: int, unit: str) -> Answers:
-        """Return what is told of a blob of a net; `names` are those that were given."""
-        numbers, two = compares_numbers(file.layers, blob), names_of_two(file, blob)
-        return cls(names or (), top, numbers=numbers, unit=unit, two=two)
 
     def of(self, array: np.ndarray[Any, Any], whole: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
         """Return for each record {classes: [...]} or {values: [...], unit}, as data for JSON; see `best`."""
@@ -144,21 +145,81 @@ class Answers:
             for row, known in zip(rows, whole, strict=True)
         ]
 
-    def line(self, key: str, answer: Mapping[str, Any], width: int = 0) -> str:
-        """Return the line of a record: its key, and its best classes or its numbers. Numbers get `width` places."""
-        start = f"{key:>{width}}: " if key.isdecimal() else f"{key}  "
-        if "values" in answer:
-            values: Sequence[float] = answer["values"]
-            more = f" and {len(values) - MOST} more" if len(values) > MOST else ""
-            return start + f"{', '.join(f'{value:.5g}' for value in values[:MOST])}{more} {self.unit}".rstrip()
+    def text(self, told: Mapping[str, Any]) -> str:
+        """Return what is told of a record as text: its best classes, or its numbers."""
         unit = f" {self.unit}" if self.unit else ""
+        if "values" in told:
+            values: Sequence[float] = told["values"]
+            more = f" and {len(values) - MOST} more" if len(values) > MOST else ""
+            return f"{', '.join(map(figure, values[:MOST]))}{more}{unit}"
         parts = [
             f"{one['name']} {one['percent']:.1f} %"
             if one["percent"] is not None
-            else f"{one['name']} {one['value']:.5g}{unit}".lstrip()
-            for one in answer["classes"]
+            else f"{one['name']} {figure(one['value'])}{unit}".lstrip()
+            for one in told["classes"]
         ]
-        return start + ("  ".join(parts) or "not finite")
+        return "  ".join(parts) or "not finite"
+
+
+class Answers:
+    """What is told of each record, from all wanted blobs."""
+
+    def __init__(
+        self, file: NetFile, blobs: Sequence[str], names: Sequence[str] | None, where: str, top: int, unit: str
+    ) -> None:
+        self.file, self.given, self.where = file, names, where
+        self.each = {
+            blob: Answer(
+                names or (),
+                top,
+                numbers=compares_numbers(file.layers, blob),
+                unit=unit,
+                two=names_of_two(file, blob),
+            )
+            for blob in blobs
+        }
+
+    def count(self, sizes: Mapping[str, int]) -> None:
+        """Find the names of the classes, of which each blob has so many. Raises DataError as `names_for`."""
+        for blob, names in names_for(self.file, sizes, self.given, self.where).items():
+            self.each[blob].names = names
+
+    def of(self, found: Mapping[str, np.ndarray[Any, Any]], whole: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
+        """Return for each record what is told of it, as data for JSON.
+
+        From one blob {classes: [...]} or {values: [...], unit}; from several {outputs: {blob: the same}}.
+        """
+        told = {blob: answer.of(found[blob], whole) for blob, answer in self.each.items()}
+        if len(told) == 1:
+            return next(iter(told.values()))
+        return [{"outputs": {blob: rows[number] for blob, rows in told.items()}} for number in range(len(whole))]
+
+    def lines(self, key: str, told: Mapping[str, Any], width: int = 0) -> list[str]:
+        """Return the lines of a record, one for each blob: its key, and what is told. Numbers get `width` places."""
+        if "error" in told:
+            return [begin(key, width) + error_text(key, told["error"], told["remedy"])]
+        outputs: Mapping[str, Any] = told.get("outputs", {})
+        if not outputs:
+            return [begin(key, width) + next(iter(self.each.values())).text(told)]
+        return [f"{begin(key, width)}{blob}: {self.each[blob].text(one)}" for blob, one in outputs.items()]
+
+
+def begin(key: str, width: int = 0) -> str:
+    """Return what the line of a record begins with."""
+    return f"{key:>{width}}: " if key.isdecimal() else f"{key}  "
+
+
+def error_text(key: str, error: str, remedy: str) -> str:
+    """Return what is wrong with a record on one line that begins with its key."""
+    at = error.find(f"{key}: ")
+    told = error[at + len(key) + 2 :] if at >= 0 and not key.isdecimal() else error
+    return "; ".join(f"error: {told}\n{remedy}".strip().splitlines())
+
+
+def figure(value: float) -> str:
+    """Return a number with five digits, and with all before the point if they are at most nine."""
+    text = f"{value:.5g}"
+    return f"{value:.0f}" if "e+" in text and abs(value) < 1e9 else text
 
 
 def compares_numbers(layers: Iterable[Layer], output: str) -> bool:

@@ -1,17 +1,21 @@
-"""Answers of a trained net to records that come one by one: lines of JSON, or the requests of a server."""
+"""Answers of a trained net to records: of files, lines of JSON, or the requests of a server."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DataError, NacreError, nearest
-from .inputs import Batch, Inputs, blobs_of, known_shape, side_by_side, whole_records, written_net
-from .outputs import Answers, names_for
+from ..net.files import Batch, FileRecords, batches
+from ..net.fitted import CLASSES
+from .inputs import blobs_of, known_shape, records_of, whole_records, written_net
+from .outputs import Answers
 from .screen import print_json
 
 if TYPE_CHECKING:
@@ -23,14 +27,34 @@ if TYPE_CHECKING:
     from ..snapshots.snapshot import Snapshot
 
     Record = tuple[str, Mapping[str, np.ndarray]]
-    """The key of a record, and its numbers for each blob."""
+    """The key of a record, and its numbers for each blob, or names of classes that training knew."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What a net has computed of some records, which are in its arrays: what it read, its outputs, and the answers.
+
+    Of a batch these are the records at `places` of the batch; `errors` says what is wrong with each of the others.
+    """
+
+    ready: Mapping[str, np.ndarray]
+    found: Mapping[str, np.ndarray]
+    answers: Sequence[Mapping[str, Any]]
+    places: Sequence[int] = ()
+    errors: Mapping[int, NacreError] = field(default_factory=dict[int, NacreError])
+
+    def told(self, batch: Batch) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield for each record of a batch its key, and the answer or what is wrong with it, as data for JSON."""
+        answers = dict(zip(self.places, self.answers, strict=True))
+        for place, key in enumerate(batch.keys):
+            yield key, failure(self.errors[place]) if place in self.errors else answers[place]
 
 
 class Predictor:
     """A trained net that answers as `nacre predict --json` does. It is used by one thread.
 
     Args:
-        blobs: the first is told of; by default that which no layer reads.
+        blobs: those that are told; by default those that no layer reads.
         shape: of a record, for nets that read one blob; by default that of the net file's data, or of the first record.
         names: of the classes; by default those of the snapshot.
         batch_size: how many records are computed at a time.
@@ -58,12 +82,11 @@ class Predictor:
         self.file, self.saved, self.backend = file, saved, backend
         self.batch_size, self.divide = batch_size, divide
         self.want = wanted(file.layers, blobs, file.algorithm)
-        self.blobs, self.output = blobs_of(file, self.want, shape), self.want.outputs[0]
+        self.blobs = blobs_of(file, self.want, shape)
         self.from_option = shape is not None
         self.shapes = {blob: shape or known_shape(file, blob) for blob in self.blobs}
         self.sure = not self.from_option and None not in self.shapes.values()
-        self.names = names
-        self.answers = Answers.about(file, self.output, names, top, unit)
+        self.answers = Answers(file, self.want.outputs, names, "--classes", top, unit)
         self._stack = ExitStack()
         self._net: Net | None = None
 
@@ -99,30 +122,35 @@ class Predictor:
 
     def read_file(self, path: Path, key: str = "") -> Record:
         """Return the only record of a file. Raises DataError if it has several, or cannot be read."""
-        found: dict[str, Batch] = {}
+        with self.files({blob: [path] for blob in self.blobs}) as records:
+            some = list(islice(batches(records, 1), 2))
+            if len(some) > 1:
+                raise DataError(f"{path}: it has several records, but one is asked for", "give a file for each")
+        if some[0].errors:
+            raise some[0].errors[0]
+        key = key or (some[0].keys[0] if records[self.blobs[0]].named else str(path))
+        return key, {blob: _named(array[0], records[blob].classes) for blob, array in some[0].records.items()}
+
+    @contextmanager
+    def files(self, paths: Mapping[str, Sequence[Path]]) -> Generator[Mapping[str, FileRecords]]:
+        """Open the records of files for each blob. Raises DataError if they cannot be read, or do not fit."""
         with ExitStack() as stack:
-            records = {
-                blob: stack.enter_context(
-                    Inputs(self.file, [path], blob, shape, self.divide, from_option=self.from_option)
-                )
-                for blob, shape in self.shapes.items()
+            said = {"from_option": self.from_option, "alone": len(paths) == 1}
+            yield {
+                blob: stack.enter_context(records_of(self.file, some, blob, self.shapes[blob], self.divide, **said))
+                for blob, some in paths.items()
             }
-            for batches in side_by_side(records, 1):
-                if found:
-                    raise DataError(f"{path}: it has several records, but one is asked for", "give a file for each")
-                found = batches
-        first = self.blobs[0]
-        key = key or (found[first].keys[0] if records[first].named else str(path))
-        return key, {blob: batch.records[0] for blob, batch in found.items()}
 
     def _numbers(self, blob: str, given: Any) -> np.ndarray:
         import numpy as np
 
         try:
-            record = np.array(given, np.float64)
+            record = np.array(given)
+            texts = record.dtype.kind == "U" and bool(self.file.fitted.get(blob, {}).get(CLASSES))
+            if not texts:
+                record = np.array(given, np.float64) / self.divide
         except (TypeError, ValueError) as error:
             raise DataError("the record must hold numbers, in lists of equal lengths", self._form()) from error
-        record /= self.divide
         shape = self.shapes[blob]
         if shape is None or record.shape == shape:
             return record
@@ -140,7 +168,10 @@ class Predictor:
         return f'write [numbers], {{{table}, "key": "a name"}} or {{"file": "cat.jpg"}}'
 
     def answer(self, records: Sequence[Record]) -> list[dict[str, Any]]:
-        """Return the answers to at most `batch_size` records: {key, classes}, {key, values} or {key, error, remedy}."""
+        """Return the answers to at most `batch_size` records.
+
+        From one blob {key, classes} or {key, values, unit}, from several {key, outputs}, or {key, error, remedy}.
+        """
         try:
             return self._answer(records)
         except NacreError as error:
@@ -151,28 +182,69 @@ class Predictor:
     def _answer(self, records: Sequence[Record]) -> list[dict[str, Any]]:
         import numpy as np
 
-        from ..net.predict import prepared, run
+        from ..net.given import numbered
 
         given = {blob: [arrays[blob] for _, arrays in records] for blob in self.blobs}
         if any(len({array.shape for array in arrays}) > 1 for arrays in given.values()):
             raise DataError("the records have different shapes", "give all records one shape")
         batch = {blob: np.stack(arrays) for blob, arrays in given.items()}
-        net = self._net or self._make({blob: array.shape[1:] for blob, array in batch.items()})
-        ready = prepared(net, self.want, batch)
-        found = run(net, self.want, ready)[self.output]
-        rows = self.answers.of(found, whole_records(ready))
-        return [{"key": key, **one} for (key, _), one in zip(records, rows, strict=True)]
+        classes: dict[str, Sequence[str]] = {}
+        for blob, array in batch.items():
+            if array.dtype.kind == "U":
+                batch[blob], classes[blob] = numbered(blob, array, self.file.fitted[blob][CLASSES])
+        computed = self.compute(batch, classes)
+        return [{"key": key, **one} for (key, _), one in zip(records, computed.answers, strict=True)]
 
-    def _make(self, shapes: Mapping[str, tuple[int, ...]]) -> Net:
+    def compute(self, records: Mapping[str, np.ndarray], classes: Mapping[str, Sequence[str]]) -> Computed:
+        """Return what the net computes of at most `batch_size` records, whose numbers count these names of classes.
+
+        Raises:
+            NacreError: the records do not fit, or the net cannot be made.
+        """
+        from ..net.predict import prepared, run
+
+        net = self._net or self.make({blob: array.shape[1:] for blob, array in records.items()})
+        ready = prepared(net, self.want, records, classes)
+        found = run(net, self.want, ready)
+        return Computed(ready, found, self.answers.of(found, whole_records(ready)))
+
+    def answer_batch(self, batch: Batch, classes: Mapping[str, Sequence[str]]) -> Computed:
+        """Return the answers to the records of a batch that can be read and fit the net.
+
+        Raises:
+            DataError: none of several fits: not the records, but the net or the files are wrong. Or one does not, and
+                the net carries something from record to record.
+        """
+        places, errors = batch.good, dict[int, NacreError](batch.errors)
+        computed: list[Computed] = []
+        if errors and self._net is not None and self._net.carries:
+            raise next(iter(errors.values()))
+        if places:
+            try:
+                computed.append(self.compute(batch.records, classes))
+            except DataError:
+                if self._net is None or self._net.carries:
+                    raise
+                for row, place in enumerate(places):
+                    one = {blob: array[row : row + 1] for blob, array in batch.records.items()}
+                    try:
+                        computed.append(self.compute(one, classes))
+                    except DataError as error:
+                        errors[place] = error
+                if len(places) > 1 and not computed:
+                    raise
+        good = [place for place in places if place not in errors]
+        return _joined(computed, good, errors)
+
+    def make(self, shapes: Mapping[str, tuple[int, ...]]) -> Net:
         """Make the net for records of these shapes."""
         from ..net.predict import check_outputs
 
         with ExitStack() as stack:
             made = net_for(self.file, self.saved, self.want, shapes, self.batch_size, self.backend, sure=self.sure)
             net = stack.enter_context(made)
-            check_outputs(net, self.want)
-            count = prod(net.memory.final[self.output].shape[1:])
-            self.answers.names = names_for(self.file, self.output, count, self.names, "--classes")
+            self.batch_size = check_outputs(net, self.want)
+            self.answers.count({name: prod(net.memory.final[name].shape[1:]) for name in self.want.outputs})
             self._stack = stack.pop_all()
         self.shapes = {blob: known or shapes[blob] for blob, known in self.shapes.items()}
         self._net = net
@@ -188,6 +260,23 @@ class Predictor:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _joined(parts: Sequence[Computed], places: Sequence[int], errors: Mapping[int, NacreError]) -> Computed:
+    import numpy as np
+
+    def joined(several: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        return {name: np.concatenate([one[name] for one in several]) for name in several[0]} if several else {}
+
+    ready, found = joined([one.ready for one in parts]), joined([one.found for one in parts])
+    return Computed(ready, found, [answer for one in parts for answer in one.answers], places, errors)
+
+
+def _named(record: np.ndarray, classes: Sequence[str]) -> np.ndarray:
+    """Return the names of classes in place of the numbers that count them in a file."""
+    import numpy as np
+
+    return np.array(classes)[record] if classes else record
 
 
 def failure(error: NacreError) -> dict[str, str]:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from command_line import NET, run
-from nacre import Net, load_snapshot
+from nacre import DataError, Net, load_snapshot
+from nacre.cli import Predictor, read_trained
 from nacre.config import load
 
 COLOURS = ["red", "green", "blue"]
@@ -182,9 +183,8 @@ def test_numbers_that_have_no_name_are_no_class(folder: Path) -> None:
     with h5py.File("bad.h5", "w") as file:
         file["colour"] = np.array([0, 2])
         file["colour"].attrs["classes"] = ["red", "green"]
-    assert run("predict", "table.toml", "snapshots", "bad.h5", code=2).err == (
-        "error: bad.h5: 'colour' has the number 2, but only the classes 0 to 1 have names\n"
-    )
+    bad = run("predict", "table.toml", "snapshots", "bad.h5", code=2).out.splitlines()[1]
+    assert bad == "1: error: bad.h5: 'colour' has the number 2, but only the classes 0 to 1 have names"
 
 
 def test_what_is_missing_is_filled_in_predictions(colours: Path) -> None:
@@ -195,6 +195,39 @@ def test_what_is_missing_is_filled_in_predictions(colours: Path) -> None:
         data = file["data"][:3]
     data[1, 0, 1] = np.nan
     np.save("holes.npy", data)
-    lines = run("predict", "small.toml", "filled", "holes.npy", "--top", 1).out.splitlines()
-    assert [line.split()[1] for line in lines] == COLOURS
+    done = run("predict", "small.toml", "filled", "holes.npy", "--top", 1)
+    assert [line.split()[1] for line in done.out.splitlines()] == COLOURS
+    assert not done.err  # what the net reads is finite
     assert run("predict", "small.toml", colours, "holes.npy", "--top", 1, code=2).err
+
+
+def test_an_unknown_category_is_told_and_the_others_are_answered(folder: Path) -> None:
+    Path("table.toml").write_text(TABLE, encoding="utf-8")
+    table("train.csv", [("red", "stop"), ("green", "go"), ("amber", "wait")] * 4)
+    run("train", "table.toml", "--json")
+    table("some.csv", [("red", "-"), ("pink", "-"), ("green", "-")])
+    strict = ("--set", 'layer.train.transformers=[["colour", "Categories"]]', "--set", "layer.score.input_dim=4")
+    lines = run("predict", "table.toml", "snapshots", "some.csv", "--top", 1, *strict, code=2).out.splitlines()
+    assert [line.split()[:2] for line in lines] == [["0:", "stop"], ["1:", "error:"], ["2:", "go"]]
+    assert "'pink', which is not one of the 3 categories" in lines[1]
+    table("none.csv", [("pink", "-"), ("blue", "-")])
+    err = run("predict", "table.toml", "snapshots", "none.csv", *strict, code=2).err
+    assert "which is not one of the 3 categories" in err  # nothing fits: it is no record's fault
+
+
+def test_names_of_categories_come_in_lines_and_in_files_of_lines(folder: Path) -> None:
+    Path("table.toml").write_text(TABLE, encoding="utf-8")
+    table("train.csv", [("red", "stop"), ("green", "go"), ("amber", "wait")] * 4)
+    run("train", "table.toml", "--json")
+    table("one.csv", [("red", "-")])
+    strict = ("--set", 'layer.train.transformers=[["colour", "Categories"]]')
+    with Predictor(*read_trained(Path("table.toml"), strict[1:], None, "snapshots"), top=1, batch_size=8) as asked:
+        given = ["red", {"colour": "green"}, {"file": "one.csv"}, {"colour": "pink"}, 2, ["red"], {"colour": {}}]
+        records = [(one, asked.read(one)) for one in given[:6]]
+        told = asked.answer([record for _, record in records])
+        with pytest.raises(DataError, match="must hold numbers"):
+            asked.read(given[6])
+    assert [one["classes"][0]["name"] if "classes" in one else "" for one in told] == [
+        "stop", "go", "stop", "", "stop", "stop"
+    ]  # fmt: skip
+    assert "'pink', which is not one of the 3 categories" in told[3]["error"]

@@ -116,6 +116,32 @@ def test_blobs_that_are_no_probabilities_have_no_percents(trained: Path) -> None
     assert "%" not in out
 
 
+def test_several_outputs_are_all_told(trained: Path) -> None:
+    same = ("predict", "small.toml", trained, "test.h5", "--top", 1)
+    lines = run(*same, "--blob", "prob,ip2").out.splitlines()
+    prob, ip2 = (run(*same, "--blob", blob).out.splitlines() for blob in ("prob", "ip2"))
+    assert len(lines) == 2 * len(prob) == 2 * 27
+    for number in range(27):
+        assert lines[2 * number] == prob[number].replace(": ", ": prob: ", 1)
+        assert lines[2 * number + 1] == ip2[number].replace(": ", ": ip2: ", 1)
+    told = run(*same, "--blob", "prob,ip2", "--json").json
+    each = {blob: run(*same, "--blob", blob, "--json").json for blob in ("prob", "ip2")}
+    assert told == [
+        {
+            "record": number,
+            "key": str(number),
+            "outputs": {blob: {"classes": one[number]["classes"]} for blob, one in each.items()},
+        }
+        for number in range(27)
+    ]
+    Path("names.txt").write_text("red\ngreen\nblue\n")
+    named = run(*same, "--blob", "ip1,prob", "--classes", "names.txt").out.splitlines()
+    assert named[3].startswith(" 1: prob: green ") and "red" not in named[2]
+    Path("names.txt").write_text("red\n")
+    err = run(*same, "--blob", "ip1,prob", "--classes", "names.txt", code=2).err
+    assert "blob 'ip1' has 12 numbers per record and blob 'prob' has 3" in err
+
+
 def test_the_training_data_need_not_be_there(trained: Path) -> None:
     data, label = read_data()
     np.save("some.npy", data[:3])

@@ -16,7 +16,11 @@ from ..options import OutputFile, inputs_arguments, net_argument, net_options
 if TYPE_CHECKING:
     import numpy as np
 
+    from ...net.files import Batch
     from ...protocols.data_store import Field, Writer
+    from ..predictor import Computed, Predictor
+
+NAMED = 5  # records in a warning
 
 
 def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
@@ -94,7 +98,7 @@ def command(
     seed: int | None,
     sets: tuple[str, ...],
     as_json: bool,
-) -> None:
+) -> int:
     """Run a trained net on your own records.
 
     NET.toml and SNAPSHOT, or a saved net (.nacre) alone. SNAPSHOT is a file, a folder for its newest one, or `best` or
@@ -103,84 +107,114 @@ def command(
     named after the input blob (.h5), tables with one record on each line (.csv), and pictures or folders of them, which
     are scaled to the net's input, in grey if it has one channel. The net's source transforms these records as it does
     its own, so they must be like its data: for the demo's digits, pixels from 0 to 16 (--divide 15.94). The best
-    classes of each record are printed, with percentages if the first blob holds probabilities; or the numbers of a
-    regression.
+    classes of each record are printed, with percentages if a blob holds probabilities; or the numbers of a regression.
+    Of several blobs each has a line. A record that cannot be read, such as a bad picture among others, is answered
+    with its error, and the exit code is 2.
 
     A net that reads several blobs gets BLOB=FILE for each of them, such as left=a.npy right=b.npy, or files with all.
 
     With --stdin each line of the input is a record in JSON: its numbers in lists, or {"data": numbers, "key": name}
     with the name of the blob, or {"file": "cat.jpg"}; if the net reads several blobs, {"left": numbers, "right":
-    numbers}. Each is answered at once, with a line as in the list that --json prints, or {"error": ..., "remedy": ...}.
+    numbers}; categories have their names. Each is answered at once, with a line as in the list that --json prints, or
+    {"error": ..., "remedy": ...}.
     """
-    from ...fields.outputs import uploading
-    from ...net.predict import check_outputs, prepared, run, wanted
-    from ...net.records import store_to_write
-    from ...text import plain
-    from ..inputs import Inputs, blobs_of, by_blob, known_shape, side_by_side, whole_records
-    from ..outputs import Answers, names_for, read_classes
-    from ..predictor import Predictor, answer_lines, net_for
-    from ..screen import print_json
+    from ..inputs import by_blob
+    from ..outputs import read_classes
+    from ..predictor import Predictor, answer_lines
     from ..snapshots import read_trained
 
     _check_inputs(inputs, stdin=stdin, as_json=as_json)
     file, saved = read_trained(net, sets, seed, snapshot)
-    names = read_classes(classes) if classes else None
-    if stdin:
-        options: dict[str, Any] = {
-            "top": top,
-            "unit": unit,
-            "divide": divide,
-            "batch_size": batch_size or 1,
-            "backend": backend,
-        }
-        with Predictor(file, saved, blobs, shape=shape, names=names, **options) as predictor:
+    options: dict[str, Any] = {
+        "names": read_classes(classes) if classes else None,
+        "top": top,
+        "unit": unit,
+        "divide": divide,
+        "backend": backend,
+    }
+    with Predictor(file, saved, blobs, shape=shape, batch_size=batch_size or 1, **options) as predictor:
+        predictor.answers.where = f"{classes}"
+        if stdin:
             answer_lines(predictor, sys.stdin)
-        return
-    want = wanted(file.layers, blobs, file.algorithm)
-    output, files = want.outputs[0], by_blob(file, inputs, blobs_of(file, want, shape))
-    known = {blob: known_shape(file, blob) if shape is None else None for blob in files}
+            return 0
+        return _answer_files(predictor, by_blob(file, inputs, predictor.blobs), batch_size, out, as_json=as_json)
+
+
+def _answer_files(
+    predictor: Predictor, paths: Mapping[str, Sequence[Path]], batch_size: int, out: Path | str | None, *, as_json: bool
+) -> int:
+    """Print the answer to each record, or what is wrong with it, and write the outputs; return the exit code."""
+    from ...fields.outputs import uploading
+    from ...net.files import batches
+    from ...net.records import store_to_write
+    from ...text import plain
+    from ..screen import print_json
+
     told: list[dict[str, Any]] = []
     shapes: dict[str, tuple[int, ...]] = {}
-    answers = Answers.about(file, output, names, top, unit)
-    count = 0
+    written = bad = 0
+    strange = NotFinite()
     with ExitStack() as stack:
         path = None if out is None else stack.enter_context(uploading(out))
-        store = None if path is None else store_to_write(path, pins=file.pins)
-        records = {
-            blob: stack.enter_context(
-                Inputs(file, paths, blob, shape or known[blob], divide, from_option=shape is not None)
-            )
-            for blob, paths in files.items()
-        }
+        store = None if path is None else store_to_write(path, pins=predictor.file.pins)
+        records = stack.enter_context(predictor.files(paths))
         first = next(iter(records.values()))
-        size = batch_size or min(100, first.count or 100)
-        shapes_in = {blob: one.shape for blob, one in records.items()}
-        sure = None not in known.values()
-        made = stack.enter_context(net_for(file, saved, want, shapes_in, size, backend, sure=sure))
+        width = len(str((first.count or 1) - 1))
+        predictor.batch_size = batch_size or min(100, first.count or 100)
+        predictor.make({blob: one.shape for blob, one in records.items()})
         writer: Writer | None = None
-        for batches in side_by_side(records, check_outputs(made, want)):
-            ready: dict[str, np.ndarray] = {}
-            for blob, batch in batches.items():
-                ready |= prepared(made, want, {blob: batch.records}, {blob: records[blob].classes})
-            found, keys = run(made, want, ready), next(iter(batches.values())).keys
-            if not shapes:
-                shapes = {name: array.shape[1:] for name, array in found.items()}
-                answers.names = names_for(file, output, found[output][0].size, names, f"{classes}")
+        for batch in batches(records, predictor.batch_size):
+            some = predictor.answer_batch(batch, {blob: one.classes for blob, one in records.items()})
+            if first.count == 1 and some.errors:
+                raise some.errors[0]
+            strange.look(batch, some)
+            keys = [batch.keys[place] for place in some.places]
+            if some.places and not shapes:
+                shapes = {name: array.shape[1:] for name, array in some.found.items()}
                 if path is not None and store is not None:
-                    writer = stack.enter_context(store.create(path, fields_of(found)))
-            if writer is not None:
-                writer.append(found, keys if first.named else ())
-            rows = answers.of(found[output], whole_records(ready))
-            for key, one in zip(keys, rows, strict=True):
+                    writer = stack.enter_context(store.create(path, fields_of(some.found)))
+            if writer is not None and keys:
+                writer.append(some.found, keys if first.named else ())
+            written, bad = written + len(keys), bad + len(some.errors)
+            for key, answer in some.told(batch):
                 if as_json:
-                    told.append({"record": count, "key": key, **one})
+                    told.append({"record": len(told), "key": key, **answer})
                 else:
-                    click.echo(plain(answers.line(key, one, width=len(str((first.count or 1) - 1)))))
-                count += 1
+                    for line in predictor.answers.lines(key, answer, width):
+                        click.echo(plain(line))
+    strange.warn()
     if as_json:
         print_json(told)
-    elif out is not None:
-        click.echo(f"wrote {out}: {', '.join(f'{name} {(count, *shape)}' for name, shape in shapes.items())}")
+    elif shapes and out is not None:
+        sizes = ", ".join(f"{name} {(written, *shape)}" for name, shape in shapes.items())
+        click.echo(f"wrote {out}: {sizes}{f', without the records with an error, {bad}' if bad else ''}")
+    return 2 if bad else 0
+
+
+class NotFinite:
+    """The records with numbers that are not finite, by their files and their numbers there, for a warning."""
+
+    def __init__(self) -> None:
+        self.found: dict[Path, list[int]] = {}
+
+    def look(self, batch: Batch, computed: Computed) -> None:
+        """Note which records of a batch have such numbers where the net reads them."""
+        import numpy as np
+
+        for blob, records in computed.ready.items():
+            rows = [batch.rows[blob][place] for place in computed.places]
+            for row, record in zip(rows, records, strict=True):
+                if not np.isfinite(record).all():
+                    self.found.setdefault(row.path, []).append(row.number)
+
+    def warn(self) -> None:
+        """Warn of each file with such records."""
+        from ..screen import warn
+
+        for path, bad in self.found.items():
+            more = f" and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
+            named = f"{', '.join(map(str, bad[:NAMED]))}{more}"
+            warn(f"{path}: {'record' if len(bad) == 1 else 'records'} {named}: some numbers are not finite")
 
 
 def fields_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Field]:
