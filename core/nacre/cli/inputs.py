@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, NacreError
+from ..fields.inputs import local_file
 from ..net.files import FileRecords, Needed
+from ..protocols.data_store import BLOCK
+from ..text import free_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,12 +33,13 @@ def records_of(
     divide: float = 1.0,
     *,
     from_option: bool = False,
-    alone: bool = True,
+    others: Collection[str] = (),
 ) -> FileRecords:
     """Return the records of files for one blob of a net file.
 
     `shape` is that of a record in the net, None if it is not known; `from_option` is true if it comes from --shape, and
-    is that of a record before the source's transformers; `alone` if the net reads no other blob.
+    is that of a record before the source's transformers; `others` are the other blobs that are
+    read.
 
     Raises:
         DataError: no file can be read, or records do not fit; the message names the file.
@@ -44,7 +49,7 @@ def records_of(
         raise DataError(message, "leave it out, or use another number")
     source = next((layer for layer in file.layers if layer.is_source and blob in layer.tops), None)
     unknown = f"the data of {file.path} are missing: add the shape of a record, for example --shape 1,8,8"
-    needed = Needed(shape, alone=alone, unknown=unknown)
+    needed = Needed(shape, others=others, unknown=unknown)
     if from_option:
         needed = dataclasses.replace(
             needed, prepared=False, who="--shape is", remedy="correct --shape, or leave it out"
@@ -118,11 +123,17 @@ def fed(file: NetFile, phase: Phase) -> NetFile:
 def with_data(file: NetFile, phase: Phase, paths: Sequence[str]) -> NetFile:
     """Return a net file whose sources of a phase read these files; those for whom an `Input` stands do so again.
 
+    Of a net whose Inputs got arrays, the files have fields with their names, or of their sizes.
+
     Raises:
         ConfigError: a source reads no files.
+        DataError: the files do not fit the Inputs.
     """
     from ..net.input import InputLayer
 
+    sources = [layer for layer in file.layers if layer.is_source and phase not in layer.exclude]
+    if sources and all(isinstance(layer, InputLayer) and not layer.reads_files for layer in sources):
+        return _with_arrays(file, phase, [local_file(path) for path in paths])
     layers: dict[str, Layer] = {}
     for layer in file.layers:
         if layer.is_source and phase not in layer.exclude and (layer.needs_data or isinstance(layer, InputLayer)):
@@ -131,6 +142,32 @@ def with_data(file: NetFile, phase: Phase, paths: Sequence[str]) -> NetFile:
         else:
             layers[layer.name] = layer
     return dataclasses.replace(file, layers=tuple(layers.values()))
+
+
+def _with_arrays(file: NetFile, phase: Phase, paths: Sequence[Path]) -> NetFile:
+    """Return a net file whose Inputs are fed with the records of files."""
+    import numpy as np
+
+    from ..net.arrays import Inputs, with_sources
+    from ..net.files import batches
+
+    inputs = Inputs.of(file, phase)
+    shapes = {blob: tuple(inputs.layers[blob].shape) for blob in (*inputs.data, *inputs.targets)}
+    parts: dict[str, list[np.ndarray[Any, Any]]] = {blob: [] for blob in shapes}
+    with ExitStack() as stack:
+        records = {
+            blob: stack.enter_context(records_of(file, paths, blob, shape, others=shapes.keys() - {blob}))
+            for blob, shape in shapes.items()
+        }
+        for batch in batches(records, BLOCK):
+            if batch.errors:
+                raise next(iter(batch.errors.values()))
+            for blob, array in batch.records.items():
+                names = records[blob].classes
+                parts[blob].append(np.array(names)[array] if names else array)
+    arrays = {blob: np.concatenate(some) for blob, some in parts.items()}
+    source = inputs.records(arrays).fed(free_name("data", {layer.name for layer in file.layers}), BLOCK)
+    return dataclasses.replace(file, layers=tuple(with_sources(file, [source])))
 
 
 def written_net(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DataError, NacreError, nearest
-from ..net.files import Batch, FileRecords, batches
+from ..net.files import Batch, FileRecords, batches, beside
 from ..net.fitted import CLASSES
 from .inputs import blobs_of, known_shape, records_of, whole_records, written_net
 from .outputs import Answers
@@ -135,9 +135,18 @@ class Predictor:
     def files(self, paths: Mapping[str, Sequence[Path]]) -> Generator[Mapping[str, FileRecords]]:
         """Open the records of files for each blob. Raises DataError if they cannot be read, or do not fit."""
         with ExitStack() as stack:
-            said = {"from_option": self.from_option, "alone": len(paths) == 1}
             yield {
-                blob: stack.enter_context(records_of(self.file, some, blob, self.shapes[blob], self.divide, **said))
+                blob: stack.enter_context(
+                    records_of(
+                        self.file,
+                        some,
+                        blob,
+                        self.shapes[blob],
+                        self.divide,
+                        from_option=self.from_option,
+                        others=beside(paths, blob),
+                    )
+                )
                 for blob, some in paths.items()
             }
 

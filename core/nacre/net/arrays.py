@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..errors import ConfigError, DataError, nearest
 from ..fields.component import need_default_of
@@ -19,8 +19,34 @@ from .input import InputLayer, without_ones
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..protocols.algorithm import Algorithm
     from ..protocols.components import Transformer
+    from ..protocols.view import Fitted
     from .net import Net
+
+
+class HasLayers(Protocol):
+    """A net, or a net file."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Its layers."""
+        ...
+
+    @property
+    def algorithm(self) -> Algorithm | None:
+        """What trains a batch of it, if it rewrites the net."""
+        ...
+
+    @property
+    def fitted(self) -> Fitted:
+        """What is known of its training data."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -41,7 +67,7 @@ class Inputs:
     columns: Mapping[str, Sequence[str]]
 
     @classmethod
-    def of(cls, net: Net, phase: Phase) -> Inputs:
+    def of(cls, net: HasLayers, phase: Phase) -> Inputs:
         """Return the Inputs of a net. Raises ConfigError if it has none that a layer reads."""
         here = [layer for layer in net.layers if phase not in layer.exclude]
         nodes = expand(Graph.of(layer for layer in here if not layer.is_source), phase, net.algorithm).nodes
@@ -166,7 +192,7 @@ class Records:
         )
 
 
-def with_sources(net: Net, sources: Sequence[Layer]) -> list[Layer]:
+def with_sources(net: HasLayers, sources: Sequence[Layer]) -> list[Layer]:
     """Return a net's layers with sources in place of the Inputs whose blobs they feed."""
     fed = {top for source in sources for top in source.tops}
     layers: list[Layer] = list(sources)

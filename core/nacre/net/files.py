@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
@@ -52,13 +52,13 @@ class Batch:
 class Needed:
     """The shape that records must have, None if it is not known, and how errors put it.
 
-    `prepared` is true if that is their shape after the transformers of their source; `alone` if the net reads no other
-    blob, so that records may be found in a file by their size.
+    `prepared` is true if that is their shape after the transformers of their source; `others` are the other blobs whose
+    records are in the same files.
     """
 
     shape: tuple[int, ...] | None = None
     prepared: bool = True
-    alone: bool = True
+    others: Collection[str] = ()
     who: str = "the net needs"
     remedy: str = "scale or cut the records to this shape"
     unknown: str = "give records of one shape"
@@ -100,6 +100,7 @@ class FileRecords:
         self.reading = dict(layer.reading()) if layer else {}
         self.opened: dict[int, tuple[Reader, str]] = {}
         self.broken: dict[int, DataError] = {}
+        self.by_size: dict[Path, str] = {}
         try:
             self.shape, self.count = self._look_into_all()
         except BaseException:
@@ -137,34 +138,47 @@ class FileRecords:
         options = self.reading
         if not (options.get("store") and options["store"].fits(path)):
             options = {name: value for name, value in options.items() if name != "store"}
-        search = self.layer is not None and not self.layer.reads_files and self.needed.alone and self.needed.shape
-        name = self._found_in(path, search) if search else self.stored_as
-        fields = () if search else [name]  # a table with a column of texts has other data where all are wanted
-        shapes = {name: self.needed.shape} if self.needed.shape else {}
+        shape, name, fields = self.needed.shape, self.stored_as, [self.stored_as]
+        if self.layer is not None and not self.layer.reads_files and shape is not None:
+            name, fields = self._found_in(path, shape)
+        shapes = {name: shape} if shape else {}
         return open_records([path], fields, shapes=shapes, pins=self.pins, **options), name
 
-    def _found_in(self, path: Path, shape: tuple[int, ...]) -> str:
-        """Return the field with records for a blob that was not read from files: that of its name, else of its size.
+    def _found_in(self, path: Path, shape: tuple[int, ...]) -> tuple[str, list[str]]:
+        """Return the field with records for a blob that was not read from files, and the fields to want; [] is all.
+
+        It is the field of the blob's name, else the only one of its size: a table whose columns of texts are fields of
+        their own has other data than where the data alone are wanted.
 
         Raises:
             DataError: several have this size, or none.
         """
-        with open_records([path], codec=None, pins=self.pins) as reader:
-            fields = reader.fields
-        if self.stored_as in fields or len(fields) == 1:
-            return self.stored_as if self.stored_as in fields else next(iter(fields))
+        try:
+            with open_records([path], codec=None, pins=self.pins) as reader:
+                fields = reader.fields
+        except DataError:  # perhaps about labels, which are not wanted
+            return self.stored_as, [self.stored_as]
+        if self.stored_as in fields:
+            return self.stored_as, []
         size = prod(shape)
-        fitting = [name for name, field in fields.items() if field.shape is None or prod(field.shape) == size]
+        fitting = [
+            name
+            for name, field in fields.items()
+            if name not in self.needed.others and (field.shape is None or prod(field.shape) == size)
+        ]
         if len(fitting) == 1:
-            return fitting[0]
+            self.by_size[path] = fitting[0]
+            return fitting[0], []
+        if len(fields) == 1 and not self.needed.others:
+            return next(iter(fields)), []  # of another size, perhaps one that the source cuts
         known = " and ".join(f"'{name}' of shape {field.shape}" for name, field in fields.items())
-        message = (
-            f"{path}: it is not clear what '{self.blob}' is, an Input of shape {self.needed.shape}: it has {known}"
-        )
-        columns = f"columns {self.blob}.0, {self.blob}.1, ..." if size > 1 else f"a column {self.blob}"
-        raise DataError(
-            message, f"name it as the Input is: {columns} of a table, or a dataset {self.blob} of an .h5 file"
-        )
+        message = f"{path}: it is not clear what in it is '{self.blob}', an Input of shape {shape}: it has {known}"
+        remedy = f"name it as the Input is: {self._columns(shape)} of a table, or a dataset {self.blob} of an .h5 file"
+        raise DataError(message, remedy)
+
+    def _columns(self, shape: tuple[int, ...]) -> str:
+        """Return the columns in which a table has records of this shape."""
+        return f"columns {self.blob}.0, {self.blob}.1, ..." if prod(shape) > 1 else f"a column {self.blob}"
 
     def _shape(self, path: Path, reader: Reader, field: Field) -> tuple[int, ...]:
         """Return the shape of a file's records, which may have other axes than the net's, or be cut by its source."""
@@ -182,7 +196,9 @@ class FileRecords:
         if needed.prepared and self._cut(path, field.shape) == needed.shape:
             return field.shape
         message = f"{path}: its records have the shape {field.shape}, but {needed.who} {needed.shape}"
-        raise DataError(message, needed.remedy)
+        chosen = self.layer is not None and not self.layer.reads_files and len(needed.shape) < 2
+        named = f"; of a table, {self._columns(needed.shape)} are chosen" if chosen else ""
+        raise DataError(message, needed.remedy + named)
 
     def _cut(self, path: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape that the source's transformers give to records of a file."""
@@ -273,12 +289,28 @@ def _alone(reader: Reader, name: str, number: np.ndarray) -> np.ndarray | DataEr
         return error
 
 
+def beside(paths: Mapping[str, Sequence[Path]], blob: str) -> set[str]:
+    """Return the other blobs that read one of a blob's files."""
+    return {other for other, some in paths.items() if other != blob and {*some} & {*paths[blob]}}
+
+
+def _check_apart(records: Mapping[str, FileRecords]) -> None:
+    """Raise DataError if two blobs take one field of a file for theirs, although it has neither's name."""
+    for blob, one in records.items():
+        for path, name in one.by_size.items():
+            for other in one.needed.others:
+                if other in records and records[other].by_size.get(path) == name:
+                    message = f"{path}: '{blob}' and '{other}' are not both in it: it has '{name}'"
+                    raise DataError(message, "give a file for each, or one with fields of these names")
+
+
 def batches(records: Mapping[str, FileRecords], size: int) -> Iterator[Batch]:
     """Yield the records of some blobs side by side, `size` at a time.
 
     Raises:
         DataError: a file cannot be read, or one blob has more records than another.
     """
+    _check_apart(records)
     with ExitStack() as stack:
         every = {blob: stack.enter_context(closing(one.rows())) for blob, one in records.items()}
         while True:

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,14 +15,12 @@ from ..errors import DataError, NacreError
 from ..fields.inputs import local_file
 from ..protocols.data_store import Field
 from ..protocols.layer import Layer
-from .files import FileRecords, Needed, batches
+from ..protocols.view import Fitted
+from .files import FileRecords, Needed, batches, beside
 from .fitted import CLASSES
 from .frames import COLUMNS, array_of
 from .input import InputLayer, without_ones
 from .records import Packed, codec_of
-
-if TYPE_CHECKING:
-    from .net import Net
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,14 @@ class Given:
 
 
 @contextmanager
-def opened(net: Net, data: Any, sources: Mapping[str, Layer]) -> Generator[Given]:
-    """Open what `net.predict` is given for the blobs of some sources.
+def opened(
+    data: Any,
+    sources: Mapping[str, Layer],
+    shapes: Mapping[str, tuple[int, ...]],
+    fitted: Fitted,
+    pins: Mapping[str, str],
+) -> Generator[Given]:
+    """Open what `net.predict` is given for the blobs of some sources; `shapes` has those of records that are known.
 
     Raises:
         DataError: it does not fit the blobs, or a file cannot be read.
@@ -70,32 +74,32 @@ def opened(net: Net, data: Any, sources: Mapping[str, Layer]) -> Generator[Given
         arrays: dict[str, np.ndarray] = {}
         files: dict[str, FileRecords] = {}
         classes: dict[str, Sequence[str]] = {}
-        for name, given in _by_blob(data, [*sources]).items():
-            known = net.memory.final.get(name)
-            shape = None if known is None else known.shape[1:]
-            names = net.fitted.get(name, {}).get(CLASSES, ())
-            if are_files(given) and not (names and are_texts(given)):
-                needed = Needed(shape, alone=len(sources) == 1)
-                files[name] = stack.enter_context(
-                    FileRecords(sources[name], _paths(given), name, needed, pins=net.pins)
-                )
-            else:
-                columns = net.fitted.get(name, {}).get(COLUMNS, ())
-                arrays[name] = _records(name, given, sources[name], shape, columns)
-            if name in arrays and arrays[name].dtype.kind in "OUS":
-                arrays[name], classes[name] = numbered(name, arrays[name], names)
+        every = _by_blob(data, [*sources])
+        names = {name: fitted.get(name, {}).get(CLASSES, ()) for name in every}
+        paths = {
+            name: _paths(one) for name, one in every.items() if are_files(one) and not (names[name] and are_texts(one))
+        }
+        for name, given in every.items():
+            if name in paths:
+                needed = Needed(shapes.get(name), others=beside(paths, name))
+                reader = FileRecords(sources[name], paths[name], name, needed, pins=pins)
+                files[name] = stack.enter_context(reader)
+                continue
+            columns = fitted.get(name, {}).get(COLUMNS, ())
+            arrays[name] = _records(name, given, sources[name], shapes.get(name), columns)
+            if arrays[name].dtype.kind in "OUS":
+                arrays[name], classes[name] = numbered(name, arrays[name], names[name])
+        classes |= {name: one.classes for name, one in files.items()}
         if arrays and files:
             arrays |= {name: _whole(one) for name, one in files.items()}
-            classes |= {name: one.classes for name, one in files.items()}
             files = {}
-        classes |= {name: one.classes for name, one in files.items()}
         counts = {len(array) for array in arrays.values()}
         if len(counts) > 1:
             raise DataError(f"the arrays have different numbers of records: {', '.join(map(str, sorted(counts)))}")
         yield Given(arrays, files, classes)
 
 
-def are_files(given: Any) -> TypeGuard[str | os.PathLike[str] | Sequence[str | os.PathLike[str]]]:
+def are_files(given: Any) -> bool:
     """Return whether this is the path of a file or a folder, or a list of such."""
     if isinstance(given, list | tuple):
         every = cast("Sequence[Any]", given)
@@ -103,7 +107,7 @@ def are_files(given: Any) -> TypeGuard[str | os.PathLike[str] | Sequence[str | o
     return isinstance(given, str | os.PathLike)
 
 
-def are_texts(given: Sequence[Any] | os.PathLike[str]) -> bool:
+def are_texts(given: Any) -> bool:
     """Return whether this is a list of texts, which are names of classes where such are known."""
     return isinstance(given, list | tuple) and all(isinstance(one, str) for one in cast("Sequence[Any]", given))
 
@@ -117,10 +121,11 @@ def _by_blob(data: Any, needed: Sequence[str]) -> dict[str, Any]:
         return {name: given[name] for name in needed}
     if len(needed) == 1:
         return {needed[0]: data}
+    all_in_each = are_files(data) and not isinstance(data, tuple)  # a list of files, of which each has records of all
+    if all_in_each:
+        return dict.fromkeys(needed, cast("Any", data))
     if isinstance(data, list | tuple) and len(several := cast("Sequence[Any]", data)) == len(needed):
         return dict(zip(needed, several, strict=True))
-    if are_files(data):
-        return dict.fromkeys(needed, data)
     message = f"the net needs the blobs {', '.join(needed) or 'none'}"
     raise DataError(message, "give a tuple of arrays in this order, or data={name: array}")
 
@@ -143,9 +148,7 @@ def _whole(records: FileRecords) -> np.ndarray:
 # Arrays
 
 
-def _records(
-    name: str, given: Any, source: Layer, shape: tuple[int, ...] | None, columns: Sequence[str]
-) -> np.ndarray:
+def _records(name: str, given: Any, source: Layer, shape: tuple[int, ...] | None, columns: Sequence[str]) -> np.ndarray:
     """Return records as an array: numbers, or texts; those of a data frame have their columns in this order."""
     pictures = None if shape is None else _through_codec(name, given, source, shape)
     array = array_of(name, given, columns) if pictures is None else pictures

@@ -98,10 +98,12 @@ def predict(
     if pairs:
         judged = (blob for blob, _, _ in pairs.values())
         want = wanted(net.layers, [*dict.fromkeys((*named, *judged))], net.algorithm)
-    with opened(net, data, {name: want.source_of(name) for name in want.needed}) as given:
+    sources = {name: want.source_of(name) for name in want.needed}
+    expected = {name: net.memory.final[name].shape[1:] for name in want.needed if name in net.memory.final}
+    with opened(data, sources, expected, net.fitted, net.pins) as given:
         if not batch_size:
             batch_size = _batch_size(net, want.needed) or min(256, given.count or 256)
-        shapes = {name: _prepared_shape(want.source_of(name), name, shape) for name, shape in given.shapes.items()}
+        shapes = {name: _prepared_shape(sources[name], name, shape) for name, shape in given.shapes.items()}
         key = (want.outputs, batch_size, tuple(shapes.items()))
         if key not in made:
             made[key] = _derive(net, want, shapes, batch_size)

@@ -56,6 +56,13 @@ def test_a_bad_picture_among_files_is_told(pictures: Path) -> None:
     assert lines[1].startswith("absent.png  error: no such file")
 
 
+def test_pictures_beside_folders_need_no_classes(pictures: Path) -> None:
+    (pictures / "more").mkdir()
+    (pictures / "b.png").rename(pictures / "more/b.png")
+    lines = run("predict", "pets.nacre", pictures, code=2).out.splitlines()
+    assert [line.split()[0] for line in lines] == ["a.png", "c.png", "d.png", "more/b.png"]
+
+
 def test_one_bad_picture_is_an_error(pictures: Path) -> None:
     for name in ("a.png", "c.png"):
         done = run("predict", "pets.nacre", pictures / name, code=2)

@@ -124,7 +124,7 @@ def test_a_wrong_record_is_told_and_the_next_one_is_answered() -> None:
         "a record has either 'left' and 'right' or 'file'": {**whole, "file": "both.h5"},
         "'right' of the record has the shape (3,), but the net needs (2,)": {**whole, "right": [1, 2, 3]},
         "both.h5: it has several records, but one is asked for": {"file": "both.h5"},
-        "dataset 'right': it does not exist": {"file": "left.h5"},
+        "not clear what in it is 'right', an Input of shape (2,): it has 'left'": {"file": "left.h5"},
     }
     with h5py.File("left.h5", "w") as file:
         file["left"] = np.load("left.npy")[:1]

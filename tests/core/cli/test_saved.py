@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from command_line import run
 from nacre import Field, Input, L, Net, SnapshotError, Solver, load_parameters
 from nacre.config import load
 from nacre_data import CharTextLayer, MemoryDataLayer, Pictures
-from nacre_layers import EmbeddingLayer, InnerProductLayer, PerplexityLayer, SoftmaxLossLayer
+from nacre_layers import AccuracyLayer, EmbeddingLayer, InnerProductLayer, PerplexityLayer, SoftmaxLossLayer
 from nacre_solvers import SGD, Snapshot
 
 
@@ -192,14 +193,71 @@ def test_a_net_of_texts_is_tested_with_another_text() -> None:
     assert found["statistics"]["p"]["records"] == 99
 
 
-def test_data_of_memory_cannot_be_read_from_a_file() -> None:
-    layers = [MemoryDataLayer(name="m", data=[np.zeros((4, 2)), [0, 1, 0, 1]], batch_size=2), *LAST]
-    with Net("memory", layers, backend="numpy") as net:
-        net.save("memory.nacre")
+NAMES = np.array(["rose", "daisy", "tulip"])
+
+
+@pytest.fixture
+def fitted() -> dict[str, float]:
+    """Save a net that was fitted to arrays, and its data in files; return what it has reached."""
+    x, label = Input(4), Input(dtype="int64")
+    score = L.InnerProduct(output_dim=3)(x)
+    measured = [L.SoftmaxLoss()(score, label), L.Accuracy(name="accuracy")(score, label)]
+    net = Net("flowers", [*measured, L.Softmax(name="prob")(score)], backend="numpy")
+    sizes = np.random.default_rng(0).normal(size=(300, 4)).round(3)
+    kinds = NAMES[sizes[:, :3].argmax(1)]
+    net.fit(sizes, kinds, epochs=5, lr=0.05, quiet=True)
+    net.save("flowers.nacre")
+    rows = [",".join([*map(str, row), kind]) for row, kind in zip(sizes.tolist(), kinds, strict=True)]
+    Path("flowers.csv").write_text("\n".join(["a,b,c,d,kind", *rows]))
+    np.savez("flowers.npz", x=sizes, y=np.searchsorted(np.sort(NAMES), kinds))
+    np.savez("named.npz", input2=np.searchsorted(np.sort(NAMES), kinds), input1=sizes, more=sizes)
+    np.savez("two.npz", left=sizes, right=sizes, label=np.zeros(300, int))
+    np.savez("alone.npz", x=sizes)
+    return net.evaluate(sizes, kinds)
+
+
+@pytest.mark.parametrize("file", ["flowers.csv", "flowers.npz", "named.npz"])
+def test_a_net_fitted_to_arrays_is_tested_and_predicts_with_files(file: str, fitted: dict[str, float]) -> None:
+    told = run("test", "flowers.nacre", "--data", file, "--json").json
+    assert told["statistics"]["accuracy"]["accuracy"] == fitted["accuracy/accuracy"]
+    assert told["loss"] == pytest.approx(fitted["loss"], rel=1e-5)
+    assert told["classes"] == {"accuracy": sorted(NAMES)}
+    twice = run("test", "flowers.nacre", "--data", file, "--data", file, "--json").json
+    assert twice["statistics"]["accuracy"]["records"] == 600
+    lines = run("predict", "flowers.nacre", file, "--top", 1).out.splitlines()
+    assert len(lines) == 300 and {line.split()[1] for line in lines} == {*NAMES}
+
+
+@pytest.mark.usefixtures("fitted")
+def test_files_in_which_a_net_does_not_find_what_it_reads() -> None:
+    told = run("test", "flowers.nacre", "--data", "two.npz", code=2).err
+    assert "not clear what in it is 'input1', an Input of shape (4,)" in told and "columns input1.0, input1.1" in told
+    told = run("test", "flowers.nacre", "--data", "alone.npz", code=2).err
+    assert "not clear what in it is 'input2', an Input of shape ()" in told and "a column input2 of a table" in told
+    Path("wide.csv").write_text("a,b,c,d,price\n1,2,3,4,5\n")
+    told = run("predict", "flowers.nacre", "wide.csv", code=2).err
     assert (
-        "m: MemoryData reads no files, so it cannot read a.h5"
-        in run("test", "memory.nacre", "--data", "a.h5", code=2).err
+        "have the shape (5,), but the net needs (4,)" in told and "columns input1.0, input1.1, ... are chosen" in told
     )
+    Path("wide.csv").write_text("input1.0,input1.1,input1.2,input1.3,price\n1,2,3,4,5\n")
+    assert run("predict", "flowers.nacre", "wide.csv").out.startswith("0: ")
+    assert "none.csv: no such file" in run("test", "flowers.nacre", "--data", "none.csv", code=2).err
+    Path("strange.csv").write_text("a,b,c,d,kind\n1,2,3,4,lily\n")
+    assert "'lily', which is not one of the 3" in run("test", "flowers.nacre", "--data", "strange.csv", code=2).err
+
+
+def test_a_net_of_arrays_in_memory_is_tested_with_a_file() -> None:
+    data = np.random.default_rng(0).normal(size=(40, 2)) * 10 + 100
+    fields: Any = {"transformers": [["data", "Standardize"]], "classes": {"label": ["cat", "dog"]}}
+    source = MemoryDataLayer(name="m", data=[data, np.arange(40) % 2], batch_size=20, **fields)
+    with Net("memory", [source, *LAST, AccuracyLayer(bottoms=["score", "label"])], backend="numpy") as net:
+        net.feed()
+        net.save("memory.nacre")
+        with net.derive("test") as tested:
+            tested.forward_epoch()
+            wanted = tested.statistics()
+    np.savez("m.npz", pixels=data, kind=np.arange(40) % 2)
+    assert run("test", "memory.nacre", "--data", "m.npz", "--json").json["statistics"] == wanted
 
 
 def test_commands_that_look_at_a_net_take_a_saved_one(saved: Path) -> None:

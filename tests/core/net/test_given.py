@@ -70,7 +70,21 @@ def test_files_for_several_blobs(tmp_path: Path) -> None:
     wanted = one + two
     for given in (tmp_path / "both.npz", (tmp_path / "one.npy", tmp_path / "two.npy"), (one, tmp_path / "two.npy")):
         np.testing.assert_allclose(net.predict(given, "sum"), wanted)
-    np.testing.assert_allclose(net.predict([tmp_path / "both.npz"], "sum"), wanted)
+    for count in (1, 2):
+        several = net.predict([tmp_path / "both.npz"] * count, "sum")
+        np.testing.assert_allclose(several, np.concatenate([wanted] * count))
+    for given, words in {
+        tmp_path / "one.npy": "not clear what in it is 'more', .*'data' of shape",
+        tmp_path / "swapped.npz": r"not clear what in it is 'data', .*'a' of shape \(5,\) and 'b' of shape",
+    }.items():
+        np.savez(tmp_path / "swapped.npz", a=one, b=two)
+        with pytest.raises(DataError, match=words):
+            net.predict(given, "sum")
+    both = made(
+        data(5, top="a"), data(5, top="b"), AddLayer(name="sum", bottoms=["a", "b"], tops="sum"), ip("y", "sum")
+    )
+    with pytest.raises(DataError, match=r"one\.npy: 'a' and 'b' are not both in it: it has 'data'"):
+        both.predict(tmp_path / "one.npy", "sum")
     np.save(tmp_path / "two.npy", two[1:])
     with pytest.raises(DataError, match="fewer records for 'more' than for 'data'"):
         net.predict((tmp_path / "one.npy", tmp_path / "two.npy"), "sum")
@@ -86,7 +100,7 @@ def test_an_input_finds_its_records_in_a_file_by_name_or_by_size(tmp_path: Path)
         np.testing.assert_array_equal(net.predict(path), wanted)
     np.savez(path, a=x, b=x)
     with pytest.raises(
-        DataError, match=r"not clear what 'x' is, .*'a' of shape \(5,\) and 'b'.*\n.* columns x\.0, x\.1"
+        DataError, match=r"not clear what in it is 'x', .*'a' of shape \(5,\) and 'b'.*\n.* columns x\.0, x\.1"
     ):
         net.predict(path)
     table = tmp_path / "some.csv"
