@@ -106,8 +106,8 @@ MESSAGES: list[Message] = [
     (
         lambda: solve(ValidationPerformance(), exclude="validation"),
         (
-            "ValidationPerformance: there is no net in phase 'validation': layer 'ip1' reads blob 'data', "
-            "which no layer writes\n"
+            "ValidationPerformance: there is no net in phase 'validation': layer 'ip1' reads blob 'data' of layer "
+            "'train', absent in phase 'validation'\n"
             "  add a source that does not exclude 'validation', or use another phase"
         ),
     ),

@@ -396,15 +396,25 @@ def print_end(
         click.echo(f"next: {command_line('train', str(file.path), '--resume', 'auto', *same)}")
         return
     same += [word for change in sets if not change.startswith(("solver.", "callback.")) for word in ("--set", change)]
-    click.echo(f"next: {command_line('test', str(file.path), path, *same)}")
+    lines: list[str] = []
+    if (phase := _tested_in(file)) is not None:
+        lines.append(command_line("test", str(file.path), path, *(["--phase", phase] * (phase != "test")), *same))
     if some := _some_input(file):
-        click.echo(f"      {command_line('predict', str(file.path), path, some, *same)}")
+        lines.append(command_line("predict", str(file.path), path, some, *same))
+    for number, line in enumerate(lines):
+        click.echo(f"{'      ' if number else 'next: '}{line}")
+
+
+def _tested_in(file: NetFile) -> str | None:
+    """Return the phase in which a trained net can be tested: the first of `test` and `validation` that has a source."""
+    sources = [layer for layer in file.layers if layer.is_source]
+    return next((phase for phase in ("test", "validation") if any(phase not in one.exclude for one in sources)), None)
 
 
 def _some_input(file: NetFile) -> str:
-    """Return a file with records for `predict`: the first of the source for phase test; "" if no store reads it."""
-    sources = [layer for layer in file.layers if layer.is_source]
-    sources.sort(key=lambda layer: "test" in layer.exclude)
+    """Return a file with records for `predict`: the first of the source of a test; "" if no store reads it."""
+    sources, phase = [layer for layer in file.layers if layer.is_source], _tested_in(file)
+    sources.sort(key=lambda layer: phase in layer.exclude)
     parts = [part for layer in sources for part in inside(layer)]  # a source may be made of sources
     fields = [(part, field.name) for part in parts for field in type(part).fields() if field.takes(Paths)]
     first = next((path for part, name in fields for path in getattr(part, name) or ()), "")

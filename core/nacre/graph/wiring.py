@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from ..errors import TopologyError, nearest
 from ..protocols.graph import Node
-from ..protocols.layer import layer_type
+from ..protocols.layer import layer_type, tops_of
 
 if TYPE_CHECKING:
     from ..protocols.graph import Graph
+    from ..protocols.layer import Layer
 
 
 OTHER_TOP = "give the top of '{}' another name; the net reuses the bottom's memory anyway where it can"
@@ -39,10 +40,11 @@ class Wiring:
     outputs: tuple[tuple[int, ...], ...]
 
 
-def sort(graph: Graph) -> Graph:
+def sort(graph: Graph, layers: Iterable[Layer] = (), phase: str = "") -> Graph:
     """Sort a graph so that every layer comes after those whose tops it reads.
 
     Layers keep their order where the blobs leave a choice; in-place layers come before the other readers of their blob.
+    `layers` are those of the net, of which an error names one that would write a blob, but is absent in the phase.
 
     Raises:
         TopologyError: two layers have one name, two write one blob, a blob is missing, or there is a cycle.
@@ -54,11 +56,7 @@ def sort(graph: Graph) -> Graph:
     for index, node in enumerate(nodes):
         for bottom in node.bottoms:
             if bottom not in producer:
-                known = nearest(bottom, producer)
-                raise TopologyError(
-                    f"layer '{node.name}' reads blob '{bottom}', which no layer writes{known}",
-                    f"the blobs in this phase are {', '.join(producer) or 'none'}",
-                )
+                raise _missing(node.name, bottom, producer, layers, phase)
             if node.in_place:
                 before[index] |= {latest[bottom]} - {index}
                 latest[bottom] = index
@@ -86,6 +84,22 @@ def sort(graph: Graph) -> Graph:
             f"write algorithm = {wanted} in [solver], or Net(..., algorithm={wanted})" if wanted else "",
         )
     return graph.with_nodes(nodes[index] for index in order)
+
+
+def _missing(reader: str, blob: str, known: Collection[str], layers: Iterable[Layer], phase: str) -> TopologyError:
+    """Return the error for a blob that is read, but not written."""
+    absent = (layer for layer in layers if phase in layer.exclude and not layer.is_inplace)
+    writers = [layer for layer in absent if blob in tops_of(layer)]
+    if not writers:
+        message = f"layer '{reader}' reads blob '{blob}', which no layer writes{nearest(blob, known)}"
+        return TopologyError(message, f"the blobs in this phase are {', '.join(known) or 'none'}")
+    names = " and ".join(f"'{layer.name}'" for layer in writers)
+    remedy = f"exclude '{reader}' from this phase too, or let {names} be in it"
+    if all(layer.is_source for layer in writers):
+        remedy = f"use another phase, or let a source write '{blob}' in this one"
+    several = "s" * (len(writers) > 1)
+    message = f"layer '{reader}' reads blob '{blob}' of layer{several} {names}, absent in phase '{phase}'"
+    return TopologyError(message, remedy)
 
 
 def _producers(nodes: Sequence[Node]) -> dict[str, int]:

@@ -168,8 +168,8 @@ class Net(NetAccess):
     def _make(self, options: NetOptions, given: Mapping[str, Storage]) -> None:
         """Make the net: from layers to calls, downwards. docs/inside.md has a picture of it."""
         # layers -> graph: without containers, rewritten by the algorithm, sorted, and rewritten by the backend
-        here = (layer for layer in self.layers if self.phase not in layer.exclude)
-        graph = sort(expand(Graph.of(here, options.read_outside), self.phase, self.algorithm))
+        here = Graph.of((one for one in self.layers if self.phase not in one.exclude), options.read_outside)
+        graph = sort(expand(here, self.phase, self.algorithm), self.layers, self.phase)
         if options.ranks > 1 and is_divided(graph.nodes, options.partition_dim):
             graph = self._divide(graph, options)
         elif options.ranks > 1:

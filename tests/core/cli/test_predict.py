@@ -51,7 +51,10 @@ def test_layers_that_are_absent_in_the_test_are_passed_over(trained: Path) -> No
         (["test.h5"], "test.h5"),
         (["snapshots", "--set", "layer.ip1.output_dim=5"], "the snapshot does not fit net 'small': parameter 'ip1/"),
         (["snapshots", "--set", "layer.ip1.name=other"], "'other/weight' is missing"),
-        (["snapshots", "--set", 'layer.test.exclude=["test", "predict"]'], "which no layer writes"),
+        (
+            ["snapshots", "--set", 'layer.test.exclude=["test", "predict"]'],
+            "layer 'ip1' reads blob 'data' of layers 'train' and 'test', absent in phase 'test'",
+        ),
     ],
 )
 def test_what_cannot_be_tested(trained: Path, arguments: list[str], error: str) -> None:
@@ -376,7 +379,7 @@ def test_a_net_of_two_inputs_needs_records_for_both(trained: Path) -> None:
         '[[layer]]\ntype = "Input"\nname = "more"\ntops = ["more"]\nshape = [2]\nbatch_size = 10\n'
     )
     Path("two.toml").write_text(text.replace("[solver]", f"{extra}[solver]", 1))
-    assert "dataset 'more': it does not exist" in run("predict", "two.toml", trained, "test.h5", code=2).err
+    assert "not clear what in it is 'more'" in run("predict", "two.toml", trained, "test.h5", code=2).err
 
 
 def test_failures_are_json_too(trained: Path) -> None:

@@ -63,6 +63,28 @@ def test_the_commands_that_are_named_next_work() -> None:
         run(*line.removeprefix("next:").split()[1:])
 
 
+@pytest.mark.parametrize(
+    ("absent", "words"),
+    [
+        (["train", "predict"], ["test", "predict"]),
+        (["train", "test", "predict"], ["test --phase validation", "predict"]),
+        (["train", "validation", "test"], ["predict"]),
+    ],
+)
+def test_what_is_named_next_fits_the_phases_that_have_data(absent: list[str], words: list[str]) -> None:
+    text = Path("small.toml").read_text(encoding="utf-8")
+    if "validation" in absent:
+        text = text.replace('[[callback]]\ntype = "ValidationPerformance"\nevery_n_iter = 30\n', "")
+    Path("other.toml").write_text(text, encoding="utf-8")
+    lines = run("train", "other.toml", "--set", f"layer.test.exclude={json.dumps(absent)}").out.splitlines()
+    named = [shlex.split(line.removeprefix("next:")) for line in lines[-len(words) :]]
+    for said, word in zip(named, words, strict=True):
+        assert said[:2] == ["nacre", word.split()[0]]
+        assert ("--phase" in said) == ("--phase" in word)
+        run(*said[1:])
+    assert not any("nacre test" in line for line in lines[: -len(words)])
+
+
 def test_no_prediction_is_named_next_for_what_is_not_made_of_records() -> None:
     Path("text.txt").write_text("the cat sat on the mat and the rat sat on the cat\n" * 4, encoding="utf-8")
     Path("text.toml").write_text(TEXT, encoding="utf-8")

@@ -77,6 +77,17 @@ def test_a_blob_that_is_missing() -> None:
     refuse("layer 'drop' reads blob 'x', which no layer writes", data(1), DropoutLayer(name="drop", bottoms="x"))
 
 
+def test_a_blob_that_is_missing_in_a_phase() -> None:
+    layers = [replace(data(1), exclude="test"), replace(ip("hidden"), exclude="test")]
+    with pytest.raises(TopologyError) as caught:
+        sort(Graph.of([ip("ip", "data")]), layers, "test")
+    assert caught.value.args[0] == "layer 'ip' reads blob 'data' of layer 'in-data', absent in phase 'test'"
+    assert caught.value.remedy == "use another phase, or let a source write 'data' in this one"
+    with pytest.raises(TopologyError) as caught:
+        sort(Graph.of([data(1), ip("ip", "hidden")]), layers, "test")
+    assert caught.value.remedy == "exclude 'ip' from this phase too, or let 'hidden' be in it"
+
+
 def test_a_cycle() -> None:
     refuse(
         "the layers 'a', 'b', 'c' wait for each other's blobs: the net has a cycle",
