@@ -63,6 +63,9 @@ class Predictor:
         DataError: the net has no output or reads no blob of its sources; or it reads several, and a shape is given.
     """
 
+    takes_paths = True
+    """Whether a record may name a file."""
+
     def __init__(
         self,
         file: NetFile,
@@ -104,14 +107,15 @@ class Predictor:
                 read = ", ".join(self.blobs)
                 raise DataError(f"the net reads {read}, but the record does not say whose numbers it has", self._form())
             return "", {first: self._numbers(first, given)}
-        known = {"file", "key", *self.blobs}
+        known = {"key", *self.blobs, *(["file"] if self.takes_paths else [])}
         table = cast("dict[str, Any]", given)
         if unknown := [name for name in table if name not in known]:
             raise DataError(f"a record has no {unknown[0]!r}{nearest(unknown[0], known)}", self._form())
         key, missing = str(table.get("key", "")), [blob for blob in self.blobs if blob not in table]
         if ("file" in table) != (len(missing) == len(self.blobs)):
             names = " and ".join(f"'{blob}'" for blob in self.blobs)
-            raise DataError(f"a record has either {names} or 'file'", self._form())
+            either = f"either {names} or 'file'" if self.takes_paths else names
+            raise DataError(f"a record has {either}", self._form())
         if "file" not in table:
             if missing:
                 raise DataError(f"the record has no '{missing[0]}', which the net reads too", self._form())
@@ -172,9 +176,10 @@ class Predictor:
 
     def _form(self) -> str:
         table = ", ".join(f'"{blob}": [numbers]' for blob in self.blobs)
-        if len(self.blobs) > 1:
-            return f'write {{{table}, "key": "a name"}} or {{"file": "records.h5"}}'
-        return f'write [numbers], {{{table}, "key": "a name"}} or {{"file": "cat.jpg"}}'
+        several = len(self.blobs) > 1
+        forms = [*([] if several else ["[numbers]"]), f'{{{table}, "key": "a name"}}']
+        forms += [f'{{"file": "{"records.h5" if several else "cat.jpg"}"}}'] if self.takes_paths else []
+        return f"write {', '.join(forms[:-1])}{' or ' * (len(forms) > 1)}{forms[-1]}"
 
     def answer(self, records: Sequence[Record]) -> list[dict[str, Any]]:
         """Return the answers to at most `batch_size` records.

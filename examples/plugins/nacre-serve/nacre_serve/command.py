@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from nacre.cli import Predictor, net_argument, net_options, print_json, read_trained
+from nacre.cli import Predictor, net_argument, net_options, print_json, read_trained, snapshot_argument
 
 
 @click.command()
 @net_argument
-@click.argument("snapshot", type=click.Path(path_type=Path))
+@snapshot_argument
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 is a free one.")
 @click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="Number of best classes to answer.")
 @click.option("--batch-size", type=click.IntRange(1), default=8, show_default=True, help="Requests computed at a time.")
@@ -23,8 +23,9 @@ def command(
 ) -> None:
     """Answer requests of programs on this machine with a trained net.
 
-    POST a picture (Content-Type image/jpeg, image/png, ...) or a record in JSON, as `nacre predict --stdin` reads them,
-    to http://127.0.0.1:PORT/NAME; the answer is what `nacre predict --json` prints, with NAME as the key.
+    NET.toml and SNAPSHOT, or a saved net (.nacre) alone. POST a picture (Content-Type image/jpeg, image/png, ...) or a
+    record in JSON, as `nacre predict --stdin` reads them, to http://127.0.0.1:PORT/NAME; the answer is what `nacre
+    predict --json` prints, with NAME as the key.
     """
     from .server import Server
 

@@ -71,10 +71,10 @@ class Batcher:
 class Server(ThreadingHTTPServer):
     """Listens on 127.0.0.1; `limit` is the most bytes of a request."""
 
-    daemon_threads = True
-    limit = 16 << 20
+    daemon_threads, limit = True, 16 << 20
 
     def __init__(self, port: int, predictor: Predictor, name: str) -> None:
+        predictor.takes_paths = False  # a stranger may not have files of this machine read
         self.batcher, self.name = Batcher(predictor), name
         super().__init__(("127.0.0.1", port), Handler)
 
@@ -97,13 +97,14 @@ class Handler(BaseHTTPRequestHandler):
         length, kind = self.headers.get("Content-Length", ""), self.headers.get_content_type()
         host = self.headers.get("Host", "").rpartition(":")[0]
         if host not in ("127.0.0.1", "localhost"):
-            self._send(403, f"this server is 127.0.0.1, not '{host}'")
+            self._send(403, f"this server is 127.0.0.1, not '{host}'", "ask it by this address, on this machine")
         elif not length.isdecimal():
-            self._send(411, "the request has no Content-Length")
+            self._send(411, "the request has no Content-Length", "send the number of its bytes")
         elif int(length) > self.server.limit:
-            self._send(413, f"the request has {int(length):,} bytes, but at most {self.server.limit:,} are read")
+            self._send(413, f"of {int(length):,} bytes at most {self.server.limit:,} are read", "send one record")
         elif kind not in ("application/json", *PICTURES):
-            self._send(415, f"Content-Type is {kind}, but must be one of: application/json, {', '.join(PICTURES)}")
+            told = f"Content-Type is {kind}, but must be one of: application/json, {', '.join(PICTURES)}"
+            self._send(415, told, 'say what it is: curl --data-binary @cat.jpg -H "Content-Type: image/jpeg" URL')
         else:
             self._answer(kind, self.rfile.read(int(length)), unquote(self.path.lstrip("/")))
 
@@ -114,7 +115,7 @@ class Handler(BaseHTTPRequestHandler):
         except NacreError as error:
             self._send(400, str(error.args[0]), error.remedy)
         except (Full, TimeoutError):
-            self._send(503, "too many requests are waiting: ask again later")
+            self._send(503, "too many requests are waiting", "ask again later")
         else:
             found = {"record": 0, **answer, "key": answer["key"] or name}
             self._send(400 if "error" in answer else 200, [found])
@@ -123,9 +124,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             record = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"the request is not JSON: {error}") from error
-        if isinstance(record, dict) and "file" in record:
-            raise DataError("a request may not name a file", "send the picture itself, as image/jpeg for example")
+            raise DataError(f"the request is not JSON: {error}", "send JSON, or a picture with its type") from error
         return self.server.batcher.predictor.read(record)
 
     def _picture(self, body: bytes, ending: str, name: str) -> Any:
