@@ -39,8 +39,8 @@ def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[in
     head, *body = ([plain(cell) for cell in row] for row in (head, *body))
     table = [head, *body]
     columns = list(zip(*table, strict=True))
-    widths = [max(map(len, cells)) for cells in columns]
-    words = [max(len(part.strip()) for cell in cells for part in ["", *PARTS.findall(cell)]) for cells in columns]
+    widths = [max(map(wide, cells)) for cells in columns]
+    words = [max(wide(part.strip()) for cell in cells for part in ["", *PARTS.findall(cell)]) for cells in columns]
     for least in (words, [NARROW] * len(words)):
         while width and sum(widths) + 2 * len(widths) - 2 > width:
             spare = [one for one in range(len(widths)) if widths[one] > max(NARROW, least[one])]
@@ -52,7 +52,7 @@ def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[in
         wrapped = [_wrapped(cell, most) for cell, most in zip(row, widths, strict=True)]
         for parts in zip_longest(*wrapped, fillvalue=""):
             cells = [
-                part.rjust(most) if column in right else part.ljust(most)
+                padded(part, most, right=column in right)
                 for column, (part, most) in enumerate(zip(parts, widths, strict=True))
             ]
             yield "  ".join(cells).rstrip()
@@ -64,12 +64,29 @@ def _wrapped(cell: str, width: int) -> list[str]:
     """Return the lines of a cell, which end where a part of it does, or where that is too long for one line."""
     lines = [""]
     for part in PARTS.findall(cell):
-        if len(lines[-1]) + len(part) > width and lines[-1]:
+        if wide(lines[-1]) + wide(part) > width and lines[-1]:
             lines.append("")
         lines[-1] += part if lines[-1] else part.lstrip()
-        while len(lines[-1]) > width:
-            lines[-1:] = [lines[-1][:width], lines[-1][width:]]
+        while wide(lines[-1]) > width:
+            whole = max(1, next(end for end in range(len(lines[-1]), -1, -1) if wide(lines[-1][:end]) <= width))
+            lines[-1:] = [lines[-1][:whole], lines[-1][whole:]]
     return lines
+
+
+def wide(text: str) -> int:
+    """Return how many columns of a terminal a text takes: East Asian letters and pictures two, accents none."""
+    if text.isascii():  # as nearly every text
+        return len(text)
+    from unicodedata import category, east_asian_width
+
+    taken = (0 if category(one) in ("Mn", "Me", "Cf") else 1 + (east_asian_width(one) in "WF") for one in text)
+    return sum(taken)
+
+
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    """Return a text with blanks before it, or behind it, so that it takes so many columns of a terminal."""
+    blanks = " " * (width - wide(text))
+    return blanks + text if right else text + blanks
 
 
 def screen_width() -> int:
@@ -87,8 +104,8 @@ def fill(text: str, width: int, indent: str = "") -> str:
     import textwrap
 
     def filled(paragraph: str) -> str:
-        wide = max(map(len, paragraph.split("\n"))) > width
-        if not wide or (paragraph[:1].isspace() and not indent) or "\n " in paragraph:
+        long = max(map(len, paragraph.split("\n"))) > width
+        if not long or (paragraph[:1].isspace() and not indent) or "\n " in paragraph:
             return paragraph
         return textwrap.fill(paragraph, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
@@ -103,6 +120,11 @@ def listed(names: Sequence[str]) -> str:
     if len(names) <= FEW:
         return ", ".join(names)
     return f"{', '.join(names[: FEW - 1])} and {len(names) - FEW + 1} more"
+
+
+def counted(count: int, thing: str) -> str:
+    """Return a number of things, such as "1 record" or "20 records"."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def short(count: int) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.text import align, fill, plain, with_article
+from nacre.text import align, counted, fill, plain, wide, with_article
 
 AN = "Adam ELU 8-bit 80 11-bit 18 initializer lr_policy L2 LReLU LRN SGD HDF5Data MVN svg int SPP x1"
 A = "policy uint8 layer_policy momentum_policy Uniform uniform unit onednn oneDNN one EuclideanLoss str float"
@@ -60,3 +60,20 @@ def test_paragraphs_are_wrapped_but_what_is_indented_is_not() -> None:
     assert fill(text, 10) == "one two\nthree four\nfive\n\n    type = 'Indented as it is'\n\nshort\nlines"
     assert fill("Example:\n    type = 'a b c d e f g'", 10) == "Example:\n    type = 'a b c d e f g'"
     assert fill("  cpu: because it is", 12, "    ") == "  cpu:\n    because\n    it is"
+
+
+def test_wide_letters_take_two_columns_and_accents_none() -> None:
+    assert (wide("cat"), wide("猫とé"), wide("e\u0301"), wide("\U0001f600"), wide("")) == (3, 5, 1, 2, 0)
+    lines = align(["class", "records"], [["猫", "3"], ["cafe\u0301", "12"], ["犬のおまわりさん", "7"]], right=(1,))
+    assert [wide(line) for line in lines] == [25] * 5
+    assert lines[2] == "猫" + " " * 22 + "3"
+
+
+def test_wide_letters_are_wrapped_by_their_columns() -> None:
+    lines = align(["class", "n"], [["犬のおまわりさん犬のおまわりさん", "1"]], width=15)
+    assert max(map(wide, lines)) <= 15
+    assert "".join(line[:6].strip() for line in lines[2:]).startswith("犬のおまわり")
+
+
+def test_things_are_counted() -> None:
+    assert [counted(number, "record") for number in (0, 1, 2)] == ["0 records", "1 record", "2 records"]

@@ -175,6 +175,10 @@ def test_a_new_training_puts_all_of_another_aside_with_its_best(tmp_path: Path) 
         solver(*callbacks).solve(toy_net())
     assert names(tmp_path) == ["aside-1", "aside-2", "best.json", "run.json", "snapshot-000020.h5"]
     assert names(tmp_path / "aside-2") == ["snapshot-000020.h5"]
+    reports = Reports()
+    solver(*callbacks).solve(toy_net(), reports=[reports])
+    (told,) = [one["message"] for one in reports["warning"]]
+    assert told.startswith("the snapshot of another training, snapshot-000020.h5, was moved to ")
     assert json.loads((tmp_path / "best.json").read_bytes())["previous"] is None
 
 

@@ -44,6 +44,21 @@ def offered(kind: str) -> Any:
     return complete
 
 
+def snapshots(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return `best` and `latest` where a snapshot is named, and what is in the working folder; else files."""
+    from ..snapshots.folder import WORDS
+    from ..snapshots.snapshot import SAVED
+
+    words = [word for word in WORDS if word.startswith(incomplete)]
+    net = ctx.params.get("net")
+    if not words or (net is not None and str(net).endswith(SAVED)):
+        return [CompletionItem(incomplete, type="file")]
+    beside = (
+        path.name for path in Path().iterdir() if not path.name.startswith(".")
+    )  # bash lists no files beside words
+    return [CompletionItem(name) for name in (*words, *sorted(name for name in beside if name.startswith(incomplete)))]
+
+
 def settings(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the keys of the net file on the command line that begin so: "layer.conv1.n_filter="."""
     words = [ctx.params.get("net"), *ctx.args]  # click leaves the words before an option without a value in `args`

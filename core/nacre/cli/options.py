@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .completion import offered, settings
+from .completion import offered, settings, snapshots
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -263,14 +263,18 @@ def _inputs(ctx: click.Context, param: click.Parameter, value: tuple[Path, ...])
 
 def snapshot_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add a snapshot behind the net file: a path, "best" or "latest"; a saved net needs none."""
-    return click.argument("snapshot", type=click.Path(path_type=Path), required=False, callback=_no_more)(command)
+    return _snapshot_argument(_no_more)(command)
+
+
+def _snapshot_argument(callback: Callable[..., Path | None]) -> Decorator:
+    path = click.Path(path_type=Path)
+    return click.argument("snapshot", type=path, required=False, callback=callback, shell_complete=snapshots)
 
 
 def inputs_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add a snapshot, as `snapshot_argument`, and behind it files with records."""
     inputs = click.argument("inputs", metavar="INPUT...", nargs=-1, required=False, type=InputFile(), callback=_inputs)
-    snapshot = click.argument("snapshot", type=click.Path(path_type=Path), required=False, callback=_snapshot)
-    return snapshot(inputs(command))
+    return _snapshot_argument(_snapshot)(inputs(command))
 
 
 phase_option: Decorator = click.option(

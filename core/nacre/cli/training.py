@@ -18,6 +18,7 @@ from ..fields.configured import inside
 from ..fields.types import Paths
 from ..files.json import event_line
 from ..protocols.layer import overall
+from ..text import counted
 from .options import allowed_remote
 from .screen import command_line, loss_text, seconds_text, statistic_text, units_of, warn
 from .snapshots import load_snapshot, resumed
@@ -363,7 +364,7 @@ def end_line(training: Training) -> str:
     if training.data_share >= LONG:
         speed += f", waited for data for {100 * training.data_share:.0f} % of the time"
     word = f"stopped by {training.stopped}" if training.stopped else "done"
-    return f"{word} after {training.iteration} iterations: {seconds_text(training.seconds)}{speed}"
+    return f"{word} after {counted(training.iteration, 'iteration')}: {seconds_text(training.seconds)}{speed}"
 
 
 @work_matters_more()

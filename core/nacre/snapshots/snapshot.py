@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..errors import SnapshotError
-from ..text import with_article
+from ..text import counted, with_article
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,7 +86,7 @@ class Snapshot:
 
     def __repr__(self) -> str:
         net = f" of net '{self.state['net']}'" if "net" in self.state else ""
-        return f"<Snapshot{net} after {self.iteration} iterations, {len(self.arrays)} arrays>"
+        return f"<Snapshot{net} after {counted(self.iteration, 'iteration')}, {counted(len(self.arrays), 'array')}>"
 
     def parameters(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return the parameters and buffers by name; one that layers shared, by each of its names."""

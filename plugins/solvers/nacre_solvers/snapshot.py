@@ -84,11 +84,10 @@ class SnapshotState(CallbackState):
         self.folder.write_run(describe(training))  # before anything is moved: if it fails, nothing is moved
         moved = self.folder.put_aside(-1 if start is None else start)
         if moved:
-            training.report(
-                "warning",
-                message=f"the snapshots of another training, {moved[0].name} to {moved[-1].name}, were moved to "
-                f"{moved[-1].parent}: remove that folder if you do not need them",
-            )
+            several = f"snapshots of another training, {moved[0].name} to {moved[-1].name}, were"
+            what = several if len(moved) > 1 else f"snapshot of another training, {moved[0].name}, was"
+            where = f"{moved[-1].parent}: remove that folder if you do not need it"
+            training.report("warning", message=f"the {what} moved to {where}")
         if start is not None:
             mine = [path for path in self.folder.files()[-1:] if _iteration(path) == start]
             self.saved, training.snapshot_path = (start, str(mine[0])) if mine else (None, "")

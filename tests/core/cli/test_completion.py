@@ -27,6 +27,13 @@ def test_commands_layers_and_files() -> None:
     assert completed("layers", "Conv") == ["plain,Convolution"]
     assert {"plain,SGD", "plain,Sigmoid"} <= set(completed("layers", "S"))
     assert completed("train", "sm") == ["file,sm"] == completed("predict", "small.toml", "snapshots", "sm")
+    Path("bestiary").mkdir()
+    for name in ("test", "predict"):
+        assert completed(name, "small.toml", "be") == ["plain,best", "plain,bestiary"]
+        assert {"plain,best", "plain,latest", "plain,train.h5"} <= {*completed(name, "small.toml", "")}
+        assert completed(name, "small.toml", "snap") == ["file,snap"] == completed(name, "small.nacre", "snap")
+        assert completed(name, "small.nacre", "be") == ["file,be"]
+    assert completed("train", "small.toml", "--resume", "la") == ["plain,latest"]
     assert completed("train", "small.toml", "--backend", "num") == ["plain,numpy"]
     assert completed("graph", "small.toml", "--format", "p") == ["plain,png"]
 

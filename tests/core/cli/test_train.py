@@ -53,6 +53,7 @@ def test_kernels_are_told_if_that_is_asked_for() -> None:
     options = ("--verbose", "--set", "solver.max_iter=1", "--set", 'freeze=["ip1"]', "--set", "solver.n_accumulate=2")
     lines = run("train", "small.toml", *options).out.splitlines()
     assert lines[0].startswith("training 'small': 147 parameters (108 frozen), 1 iteration of 20 records; ")
+    assert any(line.startswith("done after 1 iteration: ") for line in lines)
     assert lines[1] == (
         "backend numpy: 2 of 4 layers run through kernels made for it; drop1, loss through their general code"
     )

@@ -61,7 +61,7 @@ def command(name: str | None, every: bool, described: bool, as_json: bool) -> No
 def _print_groups(offers: Sequence[Offer]) -> None:
     """Print the names of layers, those of one module or package together. Nothing is imported for that."""
     from ...discovery.registry import registry
-    from ...text import screen_width
+    from ...text import fill, screen_width
 
     groups: dict[tuple[str, str], list[str]] = {}
     for offer in offers:
@@ -73,7 +73,8 @@ def _print_groups(offers: Sequence[Offer]) -> None:
         click.echo(f"{package} ({whose})")
         wrapped = textwrap.wrap(", ".join(names), screen_width() - 2, break_on_hyphens=False)
         click.echo("\n".join(f"  {line}" for line in wrapped))
-    click.echo("\n`nacre layers NAME` shows the page of one, --long a sentence about each; --all lists all components")
+    words = "`nacre layers NAME` shows the page of one, --long a sentence about each; --all lists all components"
+    click.echo("\n" + fill(words, screen_width()))
 
 
 def _sentence(offer: Offer) -> tuple[str, str, str]:

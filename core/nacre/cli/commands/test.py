@@ -64,6 +64,7 @@ def command(
     """
     from ...errors import ConfigError
     from ...protocols.layer import overall
+    from ...text import counted
     from ..by_class import by_class
     from ..inputs import with_data
     from ..pictures import draw_pairs, drawing_for
@@ -84,7 +85,7 @@ def command(
         print_json(tested)
         return
     loss = loss_text(tested["loss"], tested["statistics"], digits=6)
-    click.echo(f"{phase}, after {saved.iteration} iterations: {loss}")
+    click.echo(f"{phase}, after {counted(saved.iteration, 'iteration')}: {loss}")
     for name, values in overall(layers, tested["statistics"]).items():
         click.echo(f"  {statistic_text(name, values, tested['units'].get(name, {}))}")
     for table in tables:

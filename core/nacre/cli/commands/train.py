@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..completion import offered
+from ..completion import offered, snapshots
 from ..options import net_argument, net_options, read_net, write_options
 
 
@@ -17,6 +17,7 @@ from ..options import net_argument, net_options, read_net, write_options
     "--resume",
     default="",
     metavar="auto|PATH",
+    shell_complete=snapshots,
     help="Continue from a snapshot: a file, the newest of a folder, or `latest` or `best` of the net file's folder; "
     "`auto` is the latest, or begins if there is none.",
 )
