@@ -59,6 +59,9 @@ def test_predictions_have_names(colours: Path) -> None:
     told = run("predict", "small.toml", colours, "some.npy", "--json").json
     assert [row["classes"][0]["name"] for row in told] == COLOURS * 2
     assert [row["classes"][0]["class"] for row in told] == [0, 1, 2] * 2
+    run("predict", "small.toml", colours, "some.npy", "--blob", "prob,ip1", "--out", "some.csv")
+    head = Path("some.csv").read_text(encoding="utf-8").splitlines()[0].split(",")
+    assert head[:4] == ["prob.red", "prob.green", "prob.blue", "ip1.0"]
     by_score = run("predict", "small.toml", colours, "some.npy", "--blob", "ip2", "--top", 1).out.splitlines()
     assert [line.split()[1] for line in by_score] == COLOURS * 2
     hidden = run("predict", "small.toml", colours, "some.npy", "--blob", "ip1", "--json").json

@@ -172,7 +172,8 @@ def _answer_files(
             if some.places and not shapes:
                 shapes = {name: array.shape[1:] for name, array in some.found.items()}
                 if path is not None and store is not None:
-                    writer = stack.enter_context(store.create(path, fields_of(some.found)))
+                    names = {blob: answer.names for blob, answer in predictor.answers.each.items()}
+                    writer = stack.enter_context(store.create(path, fields_of(some.found, names)))
             if writer is not None and keys:
                 writer.append(some.found, keys if first.named else ())
             written, bad = written + len(keys), bad + len(some.errors)
@@ -217,11 +218,15 @@ class NotFinite:
             warn(f"{path}: {'record' if len(bad) == 1 else 'records'} {named}: some numbers are not finite")
 
 
-def fields_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Field]:
-    """Return what a file with these blobs holds."""
+def fields_of(arrays: Mapping[str, np.ndarray], classes: Mapping[str, Sequence[str]]) -> dict[str, Field]:
+    """Return what a file with these blobs holds; the columns of a table are named after the classes of a blob."""
     from ...protocols.data_store import Field
 
-    return {name: Field(array.shape[1:], array.dtype.name) for name, array in arrays.items()}
+    columns = {
+        name: tuple(f"{name}.{one}" for one in classes[name]) if len(classes[name]) == array[0].size else ()
+        for name, array in arrays.items()
+    }
+    return {name: Field(array.shape[1:], array.dtype.name, columns=columns[name]) for name, array in arrays.items()}
 
 
 def _check_inputs(inputs: Sequence[Path], *, stdin: bool, as_json: bool) -> None:
