@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, NacreError
 from ..fields.inputs import local_file
+from ..net.columns import COLUMNS
 from ..net.files import FileRecords, Needed
 from ..protocols.data_store import BLOCK
 from ..text import free_name
@@ -49,7 +50,8 @@ def records_of(
         raise DataError(message, "leave it out, or use another number")
     source = next((layer for layer in file.layers if layer.is_source and blob in layer.tops), None)
     unknown = f"the data of {file.path} are missing: add the shape of a record, for example --shape 1,8,8"
-    needed = Needed(shape, others=others, unknown=unknown)
+    columns = file.fitted.get(blob, {}).get(COLUMNS, ())
+    needed = Needed(shape, others=others, columns=columns, unknown=unknown)
     if from_option:
         needed = dataclasses.replace(
             needed, prepared=False, who="--shape is", remedy="correct --shape, or leave it out"

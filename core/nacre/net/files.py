@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import DataError, NacreError, as_named
 from ..protocols.data_store import BLOCK, Field, Reader, empty_rows, located
 from ..protocols.layer import Layer
+from .columns import check_columns
 from .records import open_records
 
 OPEN_FILES = 64  # at a time: a process may have only some hundreds
@@ -53,12 +54,13 @@ class Needed:
     """The shape that records must have, None if it is not known, and how errors put it.
 
     `prepared` is true if that is their shape after the transformers of their source; `others` are the other blobs whose
-    records are in the same files.
+    records are in the same files; `columns` are the names of the columns of a table that training had.
     """
 
     shape: tuple[int, ...] | None = None
     prepared: bool = True
     others: Collection[str] = ()
+    columns: Sequence[str] = ()
     who: str = "the net needs"
     remedy: str = "scale or cut the records to this shape"
     unknown: str = "give records of one shape"
@@ -122,6 +124,7 @@ class FileRecords:
                     raise self.broken[0] from None
                 count = None if count is None else count + 1
                 continue
+            check_columns(f"{path}: '{self.blob}'", reader.fields[name].columns, self.needed.columns)
             shapes[path] = self._shape(path, reader, reader.fields[name])
             self.named |= reader.named
             self.classes += [one for one in reader.fields[name].classes if one not in self.classes]

@@ -80,12 +80,12 @@ def opened(
             name: _paths(one) for name, one in every.items() if are_files(one) and not (names[name] and are_texts(one))
         }
         for name, given in every.items():
+            columns = fitted.get(name, {}).get(COLUMNS, ())
             if name in paths:
-                needed = Needed(shapes.get(name), others=beside(paths, name))
+                needed = Needed(shapes.get(name), others=beside(paths, name), columns=columns)
                 reader = FileRecords(sources[name], paths[name], name, needed, pins=pins)
                 files[name] = stack.enter_context(reader)
                 continue
-            columns = fitted.get(name, {}).get(COLUMNS, ())
             arrays[name] = _records(name, given, sources[name], shapes.get(name), columns)
             if arrays[name].dtype.kind in "OUS":
                 arrays[name], classes[name] = numbered(name, arrays[name], names[name])

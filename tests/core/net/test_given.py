@@ -11,7 +11,7 @@ import pytest
 
 import nacre
 from nacre import Codec, DataError, Field, Input, InputLayer, L, Net
-from nacre_data import ImageDataLayer, MemoryDataLayer
+from nacre_data import CSVDataLayer, ImageDataLayer, MemoryDataLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from small_layers import AddLayer, CountLayer, data
@@ -107,6 +107,22 @@ def test_an_input_finds_its_records_in_a_file_by_name_or_by_size(tmp_path: Path)
     rows = [",".join([*map(str, row), "yes"]) for row in x.tolist()]
     table.write_text("\n".join(["a,b,c,d,e,kind", *rows]))
     np.testing.assert_allclose(net.predict(table), wanted, rtol=1e-12)  # the column of texts is no data
+
+
+def test_columns_of_a_table_in_another_order_are_refused(tmp_path: Path) -> None:
+    header = "length,width,kind\n"
+    (tmp_path / "train.csv").write_text(header + "1,10,a\n2,20,b\n3,30,a\n")
+    source = CSVDataLayer(source=str(tmp_path / "train.csv"), label="kind", batch_size=3)
+    x, label = source()
+    net = Net("sizes", [L.SoftmaxLoss()(L.InnerProduct(output_dim=2)(x), label)], backend="numpy")
+    path = tmp_path / "some.csv"
+    path.write_text("length,width\n1,10\n")
+    np.testing.assert_array_equal(net.predict(path), net.predict([[1, 10]]))
+    path.write_text("width,length\n10,1\n")
+    with pytest.raises(
+        DataError, match=r"some\.csv: 'data': column 'width' comes at place 0, .* in training at place 1"
+    ):
+        net.predict(path)
 
 
 # Through codecs
