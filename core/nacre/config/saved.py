@@ -81,7 +81,7 @@ def restored(file: NetFile, *, phase: Phase | None = None, **options: Any) -> Ne
     except BaseException:
         net.shutdown()
         raise
-    net.step = file.saved.iteration
+    net.step = net.parameters.iterations
     return net
 
 
@@ -137,7 +137,7 @@ def content(net: Net) -> Snapshot:
         whole = {name: handle.value for name, handle in known.items()}
     values = {f"{PARAMETERS}{name}": value for name, value in whole.items()}
     fields = {f"{FIELDS}{number}": array for number, array in enumerate(arrays)}
-    return Snapshot(net.step, {**values, **fitted_arrays, **fields}, state)
+    return Snapshot(known.iterations, {**values, **fitted_arrays, **fields}, state)
 
 
 def saved_layers(net: Net) -> Iterator[Layer]:

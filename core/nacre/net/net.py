@@ -335,12 +335,15 @@ class Net(NetAccess):
 
     @property
     def step(self) -> int:
-        """The iteration for which masks and shifts are drawn; a solver counts it, a loop of your own must set it."""
+        """The iteration for which masks and shifts are drawn; a solver counts it, a loop of your own must set it.
+
+        What is set is also the number of iterations that a saved net tells; after a training it tells the solver's.
+        """
         return int(self.scalars["step"])
 
     @step.setter
     def step(self, step: int) -> None:
-        self.scalars["step"] = step
+        self.scalars["step"] = self.parameters.iterations = int(step)
 
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
         """Return one function that runs a list of steps."""
@@ -535,6 +538,7 @@ class Net(NetAccess):
         ours |= {"freeze": frozen, "share": self, "allocate": self.allocated, "fitted": self.fitted}
         net = Net(name or f"{self.name} ({phase})", chosen, phase=phase, **ours | options)
         net.turns = self.turns
+        net.parameters.iterations = self.parameters.iterations
         if self._passes.watch is not None:
             net.find_nan()
         return net
@@ -666,7 +670,7 @@ class Net(NetAccess):
             raise ConfigError(f"seed={brief(seed)}, but it must be a whole number")
         self._need_memory()
         initialise(self.target, self.slots, seed)
-        self.learned = {}
+        self.learned, self.step = {}, 0
 
     # Showing and ending
 

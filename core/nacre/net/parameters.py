@@ -39,7 +39,8 @@ class Parameters(Mapping[str, "ParameterHandle"]):
     One that its layer has renamed is found by the former name too.
 
     `net` is the net's name; `names` maps every name to the one in the first sharer; `read` and `write` copy arrays.
-    `elsewhere` has the shapes of parameters that only other ranks of a divided net have.
+    `elsewhere` has the shapes of parameters that only other ranks of a divided net have. `iterations` is how many the
+    training that made the values has done; a saved net keeps it.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Parameters(Mapping[str, "ParameterHandle"]):
         self.former = {slot.name: slot.former_names() for slot in slots}
         self._renamed = {old: name for name, former in self.former.items() for old in former}
         self.net = net
+        self.iterations = 0
         self._elsewhere = dict(elsewhere or {})
         self.former |= {name: [] for name in self._elsewhere}
 
@@ -122,6 +124,7 @@ class Parameters(Mapping[str, "ParameterHandle"]):
             SnapshotError: names the parameters that are missing, unused (if `strict`), or of another shape.
         """
         self.write(self.check(snapshot, strict=strict))
+        self.iterations = snapshot.iteration
 
     def names_in(self, snapshot: Snapshot) -> dict[str, set[str]]:
         """Return for each parameter its names in a snapshot: several if it was not shared then."""

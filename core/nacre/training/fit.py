@@ -74,7 +74,7 @@ def fit(
             training = solver.solve(trained, quiet=quiet)
         finally:  # the parameters have changed, too
             net.learned = trained.fitted
-        net.step = training.iteration
+            net.step = trained.parameters.iterations
     return training
 
 

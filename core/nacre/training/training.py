@@ -323,7 +323,7 @@ class Training:
         elif net.communicator is not None and self.trains:
             self._loss = losses / count  # now, when all ranks compute it
         net.advance()
-        self.iteration = iteration + 1
+        self.iteration = net.parameters.iterations = iteration + 1
         epoch = self._passes_done()
         self.epochs += epoch - self._epoch
         self._epoch = epoch

@@ -36,6 +36,8 @@ from nacre import (
     Transformer,
     at_least,
     default,
+    load_parameters,
+    load_snapshot,
 )
 from nacre.config import NetFile, dumps
 from nacre.config import load as load_file
@@ -73,6 +75,7 @@ from nacre_layers import (
     SquareLossLayer,
 )
 from nacre_solvers import SGD
+from nacre_solvers import Snapshot as SnapshotCallback
 from registries import NewRegistry
 from small_layers import CountLayer, HalveLayer, data, fill
 
@@ -143,8 +146,28 @@ def test_predictions_are_the_same_bit_for_bit(backend: str, dtype: str) -> None:
     assert (back.backend, back.dtype, back.seed, back.phase) == (net.backend, dtype, net.seed, "train")
     assert back.name == "net"
     assert back.deterministic
-    assert back.step == net.step
+    assert back.parameters.iterations == net.parameters.iterations == 5
     assert back.classes["scores"] == ("cat", "dog", "eel")
+
+
+@pytest.mark.parametrize(("max_iter", "n_accumulate"), [(1, 1), (7, 1), (3, 4)])
+def test_the_number_of_iterations_is_the_solvers(max_iter: int, n_accumulate: int) -> None:
+    net = Net("net", classifier(), **OWN)
+    callbacks = [SnapshotCallback(folder="folder")]
+    Solver(SGD(), max_iter=max_iter, n_accumulate=n_accumulate, callbacks=callbacks).solve(net, quiet=True)
+    assert content(net).iteration == content(net.derive("test")).iteration == max_iter
+    assert again(again(net)).step == max_iter
+    restarted = Net("net", classifier(), **OWN)
+    load_parameters(restarted, load_snapshot("folder"))
+    assert content(restarted).iteration == max_iter
+    net.reset()
+    assert content(net).iteration == 0
+
+
+def test_a_loop_of_ones_own_counts_by_itself() -> None:
+    net = Net("net", classifier(), **OWN)
+    net.step = 8
+    assert content(net).iteration == 8
 
 
 def test_options_come_back() -> None:
