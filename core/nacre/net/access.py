@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from ..calls.handles import Top
 from ..engine.memory import Memory
@@ -22,6 +22,7 @@ from ..protocols.view import Fitted
 from ..text import with_containers
 from .blobs import Blobs, read_array, write_array
 from .fitted import class_names, joined
+from .options import NetOptions
 from .passes import Passes
 from .sources import Sources
 from .statistics import Statistics
@@ -49,6 +50,7 @@ class NetAccess:
     learned: Fitted = MappingProxyType({})
     """What `fit` learned of its data."""
     _closed: bool
+    _options: NetOptions
     _handles: Mapping[Top, str]
     _blobs: Blobs
     _passes: Passes
@@ -63,11 +65,21 @@ class NetAccess:
     # Losses and statistics
 
     def loss(self) -> float:
-        """Return the sum of the losses of the last forward pass."""
+        """Return the sum of the losses of the last forward pass.
+
+        Raises:
+            NacreError: this net has not run forward yet. `fit` trains another net of the same layers, and returns the
+                training with its `loss`.
+        """
         return sum(self.losses().values())
 
     def losses(self) -> dict[str, float]:
-        """Return the loss of each loss layer, by layer name, weighted as in the sum."""
+        """Return the loss of each loss layer, by layer name, weighted as in the sum.
+
+        Raises:
+            NacreError: this net has not run forward yet.
+        """
+        self._need_pass("it has no losses")
         return self._statistics.losses()
 
     def count_losses(self) -> float:
@@ -92,8 +104,16 @@ class NetAccess:
         """Return the statistics since the last reset: {layer: {statistic: value}}.
 
         If there are several loss layers, each also has the statistic "loss": the mean loss per record.
+
+        Raises:
+            NacreError: this net has not run forward yet.
         """
+        self._need_pass("it has no statistics")
         return self._statistics.statistics()
+
+    def statistic_names(self) -> dict[str, list[str]]:
+        """Return the names in `statistics`, {layer: [statistic]}, which are known before the net has run."""
+        return {layer: list(some) for layer, some in self._statistics.statistics().items()}
 
     def reset_statistics(self) -> None:
         """Reset all statistics."""
@@ -128,9 +148,13 @@ class NetAccess:
 
         Raises:
             BlobError: the net has no such blob, or does not keep it.
+            NacreError: this net has not run forward yet.
         """
         self._need_memory()
-        return self._blobs.blob(self._named(name))
+        found = self._blobs.blob(name := self._named(name))
+        if not self._blobs.is_fed(name):
+            self._need_pass(f"blob '{name}' holds no numbers")
+        return found
 
     @in_turn("alone")
     def gradient(self, name: str | Top) -> np.ndarray:
@@ -140,9 +164,12 @@ class NetAccess:
 
         Raises:
             BlobError: the blob has no gradient, or the net does not keep it.
+            NacreError: this net has not run backward yet.
         """
         self._need_memory()
-        return self._blobs.gradient(self._named(name))
+        found = self._blobs.gradient(name := self._named(name))
+        self._need_pass(f"the gradient of blob '{name}' holds no numbers", "backward")
+        return found
 
     @in_turn("alone")
     def write(self, name: str | Top, array: Any) -> None:
@@ -168,6 +195,15 @@ class NetAccess:
     def refuse_unwritten(self) -> None:
         """Raise a DataError if the net would be trained or tested on a blob that has never been written."""
         self._sources.refuse_unwritten()
+
+    def _need_pass(self, so: str, kind: Literal["forward", "backward"] = "forward") -> None:
+        """Raise an error if no pass of a kind has run; one of several ranks may have run none."""
+        if kind not in self._passes.done and self._options.ranks == 1:
+            raise NacreError(
+                f"net '{self.name}' has not run {kind} yet, so {so}",
+                "call net.forward() before, and net.backward() for gradients; for arrays net.evaluate(x, y); "
+                "net.fit returns the training, which has its loss and history",
+            )
 
     def _need_memory(self) -> None:
         if not self.allocated:

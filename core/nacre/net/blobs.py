@@ -77,6 +77,10 @@ class Blobs:
         self.written.add(name)
         self._put(name, full)
 
+    def is_fed(self, name: str) -> bool:
+        """Return whether a source writes a blob."""
+        return self._first(name)[0].is_source
+
     def put_pending(self) -> int:
         """Replace blobs of the sources by the pending ones; return the rows of the shortest, or 0 if all are full."""
         for name, (array, _) in self.pending.items():

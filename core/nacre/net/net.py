@@ -253,6 +253,7 @@ class Net(NetAccess):
         self._need_memory()
         for op in self.ops:
             op.release()
+        self._passes.done.clear()
         self._passes.arrange()  # steps may have kept arrays
         with self.enough_memory():
             self._allocate()

@@ -13,6 +13,7 @@ from ..engine.target import Target
 from ..errors import NacreError, TopologyError
 from ..protocols.backend import Step, wrapped
 from ..protocols.parameter import Storage
+from ..protocols.state import SourceState
 from .input import InputState
 
 
@@ -21,7 +22,8 @@ class Passes:
 
     `net` is the net's name, `rows` the step that counts the rows of a batch, `bp_problem` the reason why there is no
     backward pass, and `collectives` what several ranks do together. With `watch`, which is called after each step,
-    passes run step by step.
+    passes run step by step. `done` has the kinds of steps that layers other than sources have done: "forward",
+    "backward".
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Passes:
         self._collectives = collectives
         self._buffers = [slot.storage for slot in schedule.slots if not slot.trainable]
         self.calls: dict[str, Callable[[], None]] = {}
+        self.done: set[str] = set()
         self.arrange()
 
     def arrange(self) -> None:
@@ -91,6 +94,7 @@ class Passes:
                 raise
             if not proven:
                 self._refuse_replaced(None)
+                self.done.update(step.kind for step in steps if not isinstance(step.worker, SourceState))
                 proven = True
 
         return answerable

@@ -101,7 +101,7 @@ class Training:
         self.info: dict[str, Any] = {}
         self.listeners: list[Report] = []
         self._reports = list(reports)
-        self._loss: float | None = None
+        self._loss: float | None = 0.0  # None: that of the net's last pass, which is not fetched yet
         self._back: Snapshot | None = None
         self._signal = ""
         self._failed: Exception | None = None  # of several ranks, after which this one does nothing with the others
@@ -197,7 +197,7 @@ class Training:
         """The loss of the last iteration, before its update: the mean of its batches'.
 
         With `check_finite=False` it is that of the last batch, computed when it is read. A training that is resumed has
-        that of its snapshot.
+        that of its snapshot; before the first iteration it is 0.
         """
         if self._loss is None:
             self._loss = self.net.count_losses()
@@ -294,7 +294,6 @@ class Training:
         before = self.method.memory()
         if self.trains:
             self.method.advance()
-            self._loss = None
         self.waiting.begin()
         losses, images = 0.0, 0
         for number in range(count):
@@ -318,6 +317,8 @@ class Training:
                     losses += self._finite_loss()
             if number + 1 < count:
                 net.advance()
+        if self.trains:
+            self._loss = None
         if self.solver.check_finite:
             self._check_finite(losses / count)
         elif net.communicator is not None and self.trains:
@@ -462,7 +463,7 @@ class Training:
 
     def __repr__(self) -> str:
         done = f"{self.iteration} iterations"
-        loss = f", loss {self.loss:.4g}" if self._loss is not None else ""
+        loss = f", loss {self.loss:.4g}" if self.iteration and self._loss is not None else ""
         stopped = f", stopped: {self.stopped}" if self.stopped else ""
         return f"<Training of net '{self.net.name}' by {type(self.solver.method).__name__}: {done}{loss}{stopped}>"
 
@@ -634,7 +635,7 @@ class Training:
 
     def _found(self) -> dict[str, Any]:
         """Return what policies and callbacks may read of the iterations so far."""
-        loss = self._loss if self._loss is not None or not self.iteration else sum(self.net.losses().values())
+        loss = sum(self.net.losses().values()) if self._loss is None else self._loss
         score = self.score and (self.score.iteration, self.score.value, self.score.higher_better)
         sums = {"loss_total": self.loss_total, "loss_count": self.loss_count}
         return {"loss": loss, **sums, "statistics": self.statistics, "score": score}

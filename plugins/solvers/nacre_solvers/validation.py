@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from math import nan
 from typing import Annotated, Any, Literal
 
 from nacre import Callback, CallbackState, ConfigError, NacreError, Net, Score, SourceState, TopologyError, Training
@@ -56,7 +57,8 @@ class ValidationState(CallbackState):
         self.net = _make_net(training.net, callback.phase)
         try:
             self.net.refuse_unwritten()
-            training.judged[callback.phase] = self.net.statistics()
+            names = self.net.statistic_names()
+            training.judged[callback.phase] = {layer: dict.fromkeys(some, nan) for layer, some in names.items()}
             check_statistic(ASKED, callback.best, training.judged[callback.phase], callback.phase)
             if callback.best:
                 layers = training.net.layers_in(callback.phase)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 import weakref
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -359,6 +360,34 @@ def test_a_pass_counts_every_record_once(batch_size: int) -> None:
     assert net.statistics()["accuracy"]["records"] == 20 + min(batch_size, 10)
     net.reset_statistics()
     assert net.statistics()["accuracy"]["records"] == 0
+
+
+def test_before_a_pass_there_are_no_numbers_but_names() -> None:
+    net = net_of(*classifier(4))
+    read = [net.loss, net.losses, net.statistics, partial(net.blob, "a"), partial(net.gradient, "a")]
+
+    def refused() -> list[bool]:
+        return ["has not run" in _said_by(call) for call in read]
+
+    assert refused() == [True] * 5
+    assert net.statistic_names() == {"accuracy": ["accuracy", "records"]}
+    net.feed()
+    assert net.blob("data").any()
+    assert refused() == [True] * 5
+    net.compile(net.steps("forward"))()
+    assert refused() == [False] * 4 + [True]
+    net.backward()
+    assert refused() == [False] * 5
+    net.reallocate()
+    assert refused() == [True] * 5
+
+
+def _said_by(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except NacreError as error:
+        return str(error)
+    return ""
 
 
 def test_passes_and_epochs() -> None:
