@@ -83,6 +83,7 @@ def test_a_table_without_matplotlib(tmp_path: Path) -> None:
     assert [float(row["validation accuracy"]) for row in found.values()] == history["accuracy/accuracy"].tolist()
 
 
+@pytest.mark.filterwarnings("ignore:matplotlib is not installed")
 @pytest.mark.usefixtures("without_matplotlib")
 def test_the_curve_goes_on_after_a_restart(tmp_path: Path) -> None:
     curve = LearningCurve(path=tmp_path / "curve.png")
@@ -116,6 +117,8 @@ def test_what_cannot_be_written_is_a_warning_after_the_training(tmp_path: Path) 
     assert training.iteration == 3
     assert "curve" not in training.info
     assert reports["warning"][0]["message"].startswith(f"{path}: ")
+    with pytest.warns(UserWarning, match="the learning curve cannot be written"):
+        solver(LearningCurve(path=path), max_iter=3).solve(toy_net())
 
 
 def test_bad_fields() -> None:

@@ -201,6 +201,9 @@ def test_going_back_to_the_last_validation_that_was_not_worse(wrapped: bool) -> 
     assert [value for *_, value in seen] == pytest.approx([0.2, 0.04, 0.008, 0.024, 0.028, 0.0196])
     told = "loss of validation got worse: going back to iteration 2, with the rate "
     assert [one["message"] for one in reports["warning"]][-2:] == [f"{told}0.4", f"{told}0.3"]
+    with pytest.warns(UserWarning, match="going back") as warned:
+        Solver(SGD(), max_iter=4, lr_policy=policy, callbacks=callbacks).solve(pulled_net())
+    assert [str(one.message) for one in warned][-2:] == [f"{told}0.4", f"{told}0.3"]
 
 
 def test_going_back_goes_on_bit_for_bit_wherever_it_was_interrupted() -> None:

@@ -164,15 +164,17 @@ def test_they_are_put_aside_before_the_first_iteration(tmp_path: Path) -> None:
     def stop(_: Training) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="were moved to"):
         solver(Snapshot(folder=tmp_path), At(iteration=11, what=stop)).solve(pulled_net(), resume=resume)
     assert numbers(tmp_path) == [10]
 
 
 def test_a_new_training_puts_all_of_another_aside_with_its_best(tmp_path: Path) -> None:
     callbacks = [ValidationPerformance(best="accuracy/records", higher_better=True), Snapshot(folder=tmp_path)]
-    for _ in range(3):
-        solver(*callbacks).solve(toy_net())
+    solver(*callbacks).solve(toy_net())
+    for number in (1, 2):
+        with pytest.warns(UserWarning, match=f"snapshot-000020.h5, were moved to .*aside-{number}"):
+            solver(*callbacks).solve(toy_net())
     assert names(tmp_path) == ["aside-1", "aside-2", "best.json", "run.json", "snapshot-000020.h5"]
     assert names(tmp_path / "aside-2") == ["snapshot-000020.h5"]
     reports = Reports()
@@ -187,7 +189,8 @@ def test_the_best_of_an_abandoned_training_is_none_of_this_one(tmp_path: Path) -
     judged = [ValidationPerformance(every_n_iter=5, best="loss", higher_better=False)]
     solver(*judged, Snapshot(folder=tmp_path, every_n_iter=5)).solve(toy_net())
     assert (tmp_path / "best.json").exists()
-    solver(Snapshot(folder=tmp_path, every_n_iter=5)).solve(toy_net())
+    with pytest.warns(UserWarning, match="were moved to"):
+        solver(Snapshot(folder=tmp_path, every_n_iter=5)).solve(toy_net())
     assert not (tmp_path / "best.json").exists()
 
 
@@ -226,7 +229,8 @@ def test_the_folder_is_locked_from_before_the_training_to_its_end(tmp_path: Path
     ):
         solver(Snapshot(folder=tmp_path)).solve(pulled_net())
     solver(Snapshot(folder=tmp_path)).solve(pulled_net())
-    solver(Snapshot(folder=tmp_path)).solve(pulled_net())
+    with pytest.warns(UserWarning, match="were moved to"):
+        solver(Snapshot(folder=tmp_path)).solve(pulled_net())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

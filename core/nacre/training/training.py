@@ -214,18 +214,21 @@ class Training:
         return self.waiting.seconds / self.step_seconds if self.step_seconds else 0.0
 
     def report(self, event: str, **data: Any) -> None:
-        """Send an event to all listeners and reports (screen, log file)."""
+        """Send an event to all listeners and reports (screen, log file).
+
+        Without reports a "warning" becomes a Python warning.
+        """
         data = {"iteration": self.iteration, "epoch": self.epochs, **data}
         if event != "step":
             self.curves.on_event(event, data)
         for listen in (*self.listeners, *self._reports):
             listen(event, dict(data))
+        if event == "warning" and not self._reports and not self.net.rank:
+            warnings.warn(str(data.get("message", "")), stacklevel=3)
 
     def warn(self, message: str) -> None:
-        """Report a warning; without listeners and reports it becomes a Python warning."""
+        """Report a warning; without reports it becomes a Python warning."""
         self.report("warning", message=message)
-        if not self._reports and not self.net.rank:
-            warnings.warn(message, stacklevel=3)
 
     def take_statistics(self) -> dict[str, dict[str, float]]:
         """Return the statistics of the training net since they were taken last, and start them anew.
@@ -670,7 +673,7 @@ class Training:
         if self.complete:
             name = "max_iter" if self.iteration >= self.solver.n_iter else "max_epoch"
             message = f"nothing is left to train: {name}={self.solver.limits()[name]} is already reached"
-            self.report("warning", message=f"{message}; a larger one continues (--set solver.{name}=...)")
+            self.warn(f"{message}; a larger one continues (--set solver.{name}=...)")
 
     def go_back(self, snapshot: Snapshot) -> None:
         """Make `run` continue from an earlier snapshot of this training once the current callback has returned.

@@ -61,7 +61,7 @@ class DecayOnValidationState:
             if self.held is not None and rate < self.current:
                 self.falling, iteration = True, self.held.iteration
                 message = f"{policy.statistic} of {policy.phase} got worse: going back to iteration {iteration}"
-                self.training.report("warning", message=f"{message}, with the rate {rate:.6g}")
+                self.training.warn(f"{message}, with the rate {rate:.6g}")
                 self.training.go_back(self.held)
             self.current, self.since = rate, iteration
         elif policy.go_back and not worse:

@@ -141,7 +141,7 @@ class LearningCurveState(CallbackState):
         """Warn, but only once with the same message: the next drawing fails for the same reason."""
         if message not in self.warned:
             self.warned.add(message)
-            self.training.report("warning", message=message)
+            self.training.warn(message)
 
     def memory(self) -> Mapping[str, Any]:
         import numpy as np

@@ -87,7 +87,7 @@ class SnapshotState(CallbackState):
             several = f"snapshots of another training, {moved[0].name} to {moved[-1].name}, were"
             what = several if len(moved) > 1 else f"snapshot of another training, {moved[0].name}, was"
             where = f"{moved[-1].parent}: remove that folder if you do not need it"
-            training.report("warning", message=f"the {what} moved to {where}")
+            training.warn(f"the {what} moved to {where}")
         if start is not None:
             mine = [path for path in self.folder.files()[-1:] if _iteration(path) == start]
             self.saved, training.snapshot_path = (start, str(mine[0])) if mine else (None, "")

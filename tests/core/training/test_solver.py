@@ -596,7 +596,7 @@ def test_memory_goes_by_the_callbacks_kind_not_by_its_place() -> None:
 
     counting = [Counting(every_n_iter=2), Counting(every_n_iter=5)]
     training = solver(callbacks=[Recorder(), *counting]).solve(pulled_net())
-    with solver(callbacks=counting).start(pulled_net()) as resumed:
+    with solver(callbacks=counting, max_iter=21).start(pulled_net()) as resumed:
         resumed.restore(saved(training))
         assert [state.memory()["count"] for state in resumed.callbacks] == [10, 4]
 
@@ -749,8 +749,12 @@ def test_another_machine_or_another_version_is_a_warning(change: dict[str, Any],
 
 def test_a_difference_is_one_of_pythons_warnings_where_nobody_listens() -> None:
     snapshot = solver().solve(toy_net()).snapshot()
-    with pytest.warns(UserWarning, match="seed was 0, is 3"), solver().start(toy_net(seed=3)) as training:
-        training.restore(snapshot)
+    with solver().start(toy_net(seed=3)) as training:
+        with pytest.warns(UserWarning, match="seed was 0, is 3|max_iter=20 is already reached") as warned:
+            training.restore(snapshot)
+        assert len(warned) == 2
+        with pytest.warns(UserWarning, match="of a callback"):
+            training.report("warning", message="of a callback")
 
 
 @pytest.mark.parametrize("key", ["platform", "cpu_count", "thread_variables"])
