@@ -585,10 +585,10 @@ class Net(NetAccess):
         x: Any,
         y: Any = None,
         *,
-        epochs: int = 10,
+        epochs: int | None = None,
         batch_size: int = 32,
         solver: Any = "Adam",
-        lr: Any = 0.001,
+        lr: Any = None,
         validation: Any = None,
         class_weight: Any = None,
         sample_weight: Any = None,
@@ -606,10 +606,11 @@ class Net(NetAccess):
                 tensors and data frames. A tuple of arrays, in the order of the Inputs, if they are several, or {name:
                 array} for all.
             y: likewise, for the Inputs that only losses and statistics read.
-            epochs: passes over the data.
+            epochs: passes over the data; by default 10.
             batch_size: records of an update; fewer if the data have not so many.
-            solver: the method, by its name or as an object; or a `Solver`, whose fields are used in place of `lr`.
-            lr: the learning rate, or a policy of it.
+            solver: the method, by its name or as an object; or a `Solver`, which has its own rate and may have
+                `max_epoch` or `max_iter` in place of `epochs`.
+            lr: the learning rate, or a policy of it; by default 0.001.
             validation: (x, y), or a fraction of the records, drawn at random, of each class alike: loss and statistics
                 of these records are computed after each pass.
             class_weight: "balanced", or {class: weight}, or {loss: either}: multiplies the loss of the records of a

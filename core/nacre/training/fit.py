@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from ..net.net import Net
     from .training import Training
 
+EPOCHS = 10
+LR = 0.001
+"""How long, and at which rate, a fit trains if nobody says it."""
 AT_ONCE = 1 << 18
 """Numbers that are checked in one call: what is found of them stays in the processor's cache."""
 
@@ -33,10 +36,10 @@ def fit(
     x: Any,
     y: Any,
     *,
-    epochs: int,
+    epochs: int | None,
     batch_size: int,
     solver: Solver | Method | Written,
-    lr: LrPolicy | Written | float,
+    lr: LrPolicy | Written | float | None,
     validation: Any,
     class_weight: Any,
     sample_weight: Any,
@@ -47,7 +50,8 @@ def fit(
     """Do the work of `Net.fit`: train a net of the same layers, in which sources over the arrays are the Inputs."""
     inputs = Inputs.of(net, "train")
     _refuse_no_loss(net, inputs)
-    _check("epochs", epochs, 1)
+    if epochs is not None:
+        _check("epochs", epochs, 1)
     _check("batch_size", batch_size, 1)
     _check("early_stopping", early_stopping, 0)
     records = inputs.records(x, y)
@@ -63,13 +67,13 @@ def fit(
             f"early_stopping={early_stopping!r}, but there are no records to validate on",
             "give validation=(x, y), or a fraction: validation=0.2",
         )
+    solver = _solver(solver, lr, epochs, callbacks, validates=len(sources) > 1, patience=early_stopping)
     needless = _needless(inputs.nodes)
     layers = [
         replace(layer, exclude=[*layer.exclude, "train"]) if layer in needless else weights.instead.get(layer, layer)
         for layer in with_sources(net, sources)
     ]
     with net.derive("train", layers, name=net.name) as trained:
-        solver = _solver(solver, lr, epochs, callbacks, validates=len(sources) > 1, patience=early_stopping)
         try:
             training = solver.solve(trained, quiet=quiet)
         finally:  # the parameters have changed, too
@@ -184,14 +188,35 @@ def _sources(parts: Sequence[Records], names: Sequence[str], batch_size: int, sh
     return sources
 
 
+def _undisputed(solver: Solver, lr: Any, epochs: Any) -> Solver:
+    """Return a solver that is given to a fit. Raises ConfigError if the fit is told again what the solver says."""
+    if lr is not None:
+        raise ConfigError(
+            f"lr={brief(lr)} is given beside a Solver, which has a rate of its own",
+            f"write Solver(..., lr_policy={brief(lr)}), or the name of the method: solver='Adam'",
+        )
+    ends = ", ".join(f"{name}={end}" for name in ("max_iter", "max_epoch") if (end := getattr(solver, name)))
+    if epochs is not None and ends:
+        raise ConfigError(
+            f"epochs={epochs} is given beside a Solver with {ends}, but one of them ends the training",
+            f"leave epochs out, or make the Solver without {ends}",
+        )
+    return solver
+
+
 def _solver(
-    given: Any, lr: Any, epochs: int, callbacks: Sequence[Callback | Written], *, validates: bool, patience: int
+    given: Any, lr: Any, epochs: int | None, callbacks: Sequence[Callback | Written], *, validates: bool, patience: int
 ) -> Solver:
-    """Return the solver of a fit; one that is given keeps its fields, but for the length of the training."""
-    rate = float(lr) if isinstance(lr, Real) else lr  # also NumPy's
-    solver = given if isinstance(given, Solver) else Solver(given, lr_policy=rate)
+    """Return the solver of a fit; one that is given keeps its fields, and may say itself what ends the training."""
+    if isinstance(given, Solver):
+        solver = _undisputed(given, lr, epochs)
+    else:
+        rate = LR if lr is None else float(lr) if isinstance(lr, Real) else lr  # also NumPy's
+        solver = Solver(given, lr_policy=rate)
+    if solver.max_iter is None and solver.max_epoch is None:
+        solver = replace(solver, max_epoch=EPOCHS if epochs is None else epochs)
     more = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
-    solver = replace(solver, max_iter=None, max_epoch=epochs, callbacks=[*solver.callbacks, *cast("list[Any]", more)])
+    solver = replace(solver, callbacks=[*solver.callbacks, *cast("list[Any]", more)])
     own: list[Callback] = list(solver.callbacks)
     if validates and not any(one.validates for one in own):
         own.append(need_default_of("validation")(every_n_epoch=1))

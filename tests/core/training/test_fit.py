@@ -336,6 +336,16 @@ def test_a_solver_brings_what_it_has() -> None:
     assert weights(net) != weights(same)
 
 
+@pytest.mark.parametrize(
+    ("limits", "epochs", "iterations"),
+    [({"max_iter": 3}, None, 3), ({"max_epoch": 2}, None, 12), ({"max_iter": 9, "max_epoch": 1}, None, 6),
+     ({}, 3, 18), ({}, None, 60)],
+)  # fmt: skip
+def test_a_solver_says_what_ends_the_training(limits: dict[str, int], epochs: int | None, iterations: int) -> None:
+    solver = Solver(SGD(), lr_policy=0.1, **limits)
+    assert net_of().fit(X, Y, epochs=epochs, batch_size=10, solver=solver, quiet=True).iteration == iterations
+
+
 def test_it_talks_unless_it_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     net_of().fit(X, Y, epochs=2, validation=0.2)
     lines = capsys.readouterr().out.splitlines()

@@ -53,9 +53,9 @@ def test_layers_are_numbers_names_layers_or_a_function(layers: Any) -> None:
 
 
 def test_solvers_are_nacres() -> None:
-    """A method by its name, or a solver whose fields are used in place of the learning rate."""
+    """A method by its name, or a solver, which has its own learning rate."""
     assert scored((10,), solver="Nesterov", lr=0.1) > 0.9
-    assert scored((10,), solver=Solver(SGD(), lr_policy=0.1, momentum_policy=0.9)) > 0.9
+    assert scored((10,), lr=None, solver=Solver(SGD(), lr_policy=0.1, momentum_policy=0.9)) > 0.9
 
 
 def test_names_of_classes_come_back() -> None:
