@@ -455,7 +455,7 @@ def use_all(folder: Path) -> None:
         _ = net.predict({"x": np.ones((3, 4))}, output="y")
         str(net)
         again = stack.enter_context(Net("all", layers(FineSource(name="in", tops=["x", "label"])), **options()))
-        with solver(folder).start(again) as training:
+        with solver(folder, max_iter=3).start(again) as training:
             training.restore(snapshot(folder))
             training.step()
     (folder / "a.fine").write_text("")
@@ -488,7 +488,7 @@ def options() -> dict[str, Any]:
     return {"backend": "fine", "algorithm": FineAlgorithm()}
 
 
-def solver(folder: Path) -> Solver:
+def solver(folder: Path, max_iter: int = 2) -> Solver:
     return Solver(
         FineMethod(),
         lr_policy=FinePolicy(),
@@ -500,7 +500,7 @@ def solver(folder: Path) -> Solver:
             ValidationPerformance(every_n_iter=2),
             Snapshot(folder=folder / "snapshots", every_n_iter=1),
         ],
-        max_iter=2,
+        max_iter=max_iter,
     )
 
 

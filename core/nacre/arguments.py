@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
 
-from .errors import ConfigError, nearest
+from .errors import ConfigError, brief, nearest
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def how_to_call(text: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator: whoever calls the function with wrong arguments is told how to call it, by `text`.
+def how_to_call(text: str = "", **elsewhere: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator: whoever calls the function with wrong arguments is told how to call it.
+
+    Args:
+        text: how to call it; by default its name and its parameters.
+        elsewhere: names that other libraries have for parameters: theirs, and ours.
 
     Raises:
         ConfigError: by the function, where Python would raise a TypeError about its arguments.
@@ -25,7 +32,7 @@ def how_to_call(text: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             try:
                 return function(*args, **kwargs)
             except TypeError:
-                _refuse(function, args, kwargs, text)
+                refuse_call(function, args, kwargs, text, elsewhere)
                 raise
 
         return call
@@ -33,8 +40,15 @@ def how_to_call(text: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-def _refuse(function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object], text: str) -> None:
-    """Raise a ConfigError if a function does not take these arguments."""
+def refuse_call(
+    function: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    text: str = "",
+    elsewhere: Mapping[str, str] | None = None,
+    owner: str = "",
+) -> None:
+    """Raise a ConfigError if a function does not take these arguments; `owner` is what a method is called on."""
     import inspect
 
     signature = inspect.signature(function)
@@ -42,5 +56,45 @@ def _refuse(function: Callable[..., object], args: tuple[object, ...], kwargs: M
         signature.bind(*args, **kwargs)
     except TypeError as problem:
         unknown = next((name for name in kwargs if name not in signature.parameters), "")
-        near = nearest(unknown, signature.parameters) if f"'{unknown}'" in str(problem) else ""
+        meant = (elsewhere or {}).get(unknown, unknown)
+        near = nearest(meant, signature.parameters) if f"'{unknown}'" in str(problem) else ""
+        if not text:
+            parameters = [*signature.parameters.values()][1 if owner else 0 :]
+            parts = [one.name if one.default is one.empty else f"{one.name}=..." for one in parameters]
+            text = f"{owner}{'.' if owner else ''}{function.__name__}({', '.join(parts)})"
         raise ConfigError(f"{text.partition('(')[0]}: {problem}{near}", f"write {text}") from None
+
+
+def path_of(given: object, name: str = "path", remedy: str = "") -> Path:
+    """Return the path that somebody gives. Raises ConfigError if it is none."""
+    if isinstance(given, str | os.PathLike):
+        return Path(cast("os.PathLike[str]", given))
+    raise ConfigError(f"{name}={brief(given)}, but it must be a path", remedy)
+
+
+def paths_of(given: object, name: str, least: int = 0) -> list[str | os.PathLike[str]]:
+    """Return the paths that somebody gives, one or a list. Raises ConfigError for anything else, or for too few."""
+    found = _several(given, (str, os.PathLike))
+    if found is None or len(found) < least:
+        raise ConfigError(f"{name}={brief(given)}, but it must be a path, or a list of paths")
+    return found
+
+
+def texts_of(given: object, name: str, such_as: str) -> list[str]:
+    """Return the texts that somebody gives, one or a list. Raises ConfigError for anything else."""
+    if (found := _several(given, (str,))) is None:
+        raise ConfigError(f"{name}={brief(given)}, but it must be a list of texts, such as {such_as}")
+    return found
+
+
+def _several(given: object, kinds: tuple[type, ...]) -> list[Any] | None:
+    """Return objects of some kinds that are given in a list, or one without a list; None if anything else is given."""
+    many = [given] if isinstance(given, kinds) else given
+    found = list(cast("Iterable[object]", many)) if isinstance(many, Iterable) else [many]
+    return found if all(isinstance(one, kinds) for one in found) else None
+
+
+def check_count(name: str, value: object, least: int) -> None:
+    """Raise a ConfigError if a value is not a whole number of at least so much."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise ConfigError(f"{name}={brief(value)}, but it must be a whole number, {least} or more")

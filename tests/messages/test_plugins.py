@@ -74,7 +74,7 @@ def solve(*layers: Any, method: Any = None, callbacks: Any = (), find_nan: bool 
     with net(*layers) as made:
         if find_nan:
             made.find_nan()
-        made.statistics()
+        made.statistic_names()
         return Solver(method or SGD(), callbacks=callbacks, max_iter=2, **options).solve(made, quiet=True)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from nacre import Callback, CallbackState, ConfigError, Layer, Net, Solver, load_snapshot
+from nacre import Callback, CallbackState, ConfigError, Layer, Names, Net, Solver, load_snapshot
 from nacre.snapshots.snapshot import Snapshot as Saved
 from nacre.training.training import Training
 from nacre_layers.losses.square_loss import SquareLossLayer
@@ -19,6 +19,7 @@ from nacre_solvers import (
     TrainingSummary,
     ValidationPerformance,
 )
+from nacre_solvers.statistic import higher_is_better
 from resuming import saved
 from toy_training import Reports, pulled_net, toy_layers, toy_net, weights
 
@@ -136,6 +137,18 @@ def test_somebody_has_to_validate(thing: Any) -> None:
         start([ValidationPerformance()], statistic="accuracy/acuracy")
     with pytest.raises(ConfigError, match="statistic='accuracy', "):
         start([ValidationPerformance()], statistic="accuracy")
+
+
+def test_a_statistic_without_a_direction_is_not_asked_back() -> None:
+    class Biased(Layer, statistics={"bias": ("", ""), "spread": ("lower", "")}, is_sink=True):
+        bottoms: Names
+
+    layers = {"one": Biased(bottoms="x")}
+    with pytest.raises(ConfigError, match=r"'one/bias' needs higher_better, .* values are better\n") as caught:
+        higher_is_better("EarlyStopping: statistic", "one/bias", None, layers)
+    assert caught.value.remedy.startswith("it says so of spread; or set higher_better")
+    with pytest.raises(ConfigError, match=r"\(did you mean 'spread'\?\)"):
+        higher_is_better("EarlyStopping: statistic", "one/spred", None, layers)
 
 
 def two_losses() -> list[Layer]:

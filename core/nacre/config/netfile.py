@@ -15,13 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..arguments import how_to_call, path_of, paths_of, texts_of
 from ..discovery.blame import blaming
 from ..discovery.pins import PIN, check_pins
 from ..discovery.registry import registry
 from ..discovery.requirements import parse_requirements
 from ..discovery.settings import settings
 from ..discovery.typos import typos
-from ..errors import ConfigError, NacreError
+from ..errors import ConfigError, NacreError, brief
 from ..fields.component import make_component, need_default_of
 from ..fields.configured import Configured
 from ..fields.outputs import real_path
@@ -103,6 +104,7 @@ class NetFile:
         """The folder that paths in the file start from."""
         return self.path.absolute().parent
 
+    @how_to_call("file.net(phase, backend=..., ...)")
     def net(self, phase: Phase = "train", **options: Any) -> Net:
         """Return the net in one phase; `options` are those of `Net`, and replace the file's.
 
@@ -163,6 +165,7 @@ class NetFile:
         with self.building():
             return None if given is None else make_component(Algorithm, given)
 
+    @how_to_call("file.solver(max_iter=..., ...)")
     def solver(self, **fields: Any) -> Solver:
         """Return a new solver with its callbacks; `fields` replace the file's.
 
@@ -180,6 +183,7 @@ class NetFile:
             cluster = self.table.get("cluster")
             return _make_solver(self.path, self.table["solver"], self.table.get("callback", []), cluster, fields)
 
+    @how_to_call("file.snapshot(path)")
     def snapshot(self, path: str | os.PathLike[str] = "latest") -> Snapshot:
         """Return a snapshot of this file's training: "latest" or "best" in its callback's folder, or that of a path.
 
@@ -190,7 +194,7 @@ class NetFile:
 
         place = self.snapshot_place()
         with pinned(self.pins):
-            return load_snapshot(meant(os.fspath(path), place), place[1] if place else "")
+            return load_snapshot(meant(os.fspath(path_of(path)), place), place[1] if place else "")
 
     def snapshot_place(self) -> tuple[str, str] | None:
         """Return the folder of the first callback that saves snapshots, and the name of its store.
@@ -224,9 +228,10 @@ class NetFile:
             yield
 
 
+@how_to_call("load(path, overrides, allow_writes=..., ...)")
 def load(
     path: str | os.PathLike[str],
-    overrides: Sequence[str] = (),
+    overrides: str | Sequence[str] = (),
     *,
     allow_writes: Sequence[str | os.PathLike[str]] = (),
     overwrite: Sequence[str | os.PathLike[str]] = (),
@@ -244,10 +249,12 @@ def load(
         ConfigError: the file cannot be read, has invalid values, or requires what is not installed. One message
             contains all mistakes.
     """
-    path = Path(path)
+    path = path_of(path, remedy='write load("net.toml")')
+    overrides = texts_of(overrides, "overrides", '["solver.max_iter=100"]')
     saved = read_saved(path) if path.suffix == SAVED else None
     table = read_toml(path) if saved is None else table_in(saved, str(path))
-    may = (allow_writes, overwrite, allow_remote)
+    writes = (paths_of(allow_writes, "allow_writes"), paths_of(overwrite, "overwrite"))
+    may = (*writes, texts_of(allow_remote, "allow_remote", '["data.example.org"]'))
     file = checked(path, table, overrides, *may, saved=saved, to_train=to_train)
     for sentence in typos(registry(), file.pins, file.kernels):
         warnings.warn(f"{path}: {sentence}", stacklevel=2)
@@ -315,6 +322,7 @@ def _strange(layers: Iterable[Layer]) -> Iterator[tuple[str, str]]:
             yield message, "do not trust this file"
 
 
+@how_to_call()
 def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) -> str:
     """Return the TOML text of a net file or a net; reading it gives equal layers.
 
@@ -324,16 +332,21 @@ def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) ->
     Raises:
         ConfigError: a layer holds an array, or is of a class that no plugin offers, so that no file can name it.
     """
+    from ..net.net import Net
+
+    if not isinstance(thing, NetFile | Net):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"dumps: thing={brief(thing)}, but it must be a net, or what load(path) returns")
+    base = None if folder is None else path_of(folder, "folder")
     if isinstance(thing, NetFile):
         head = {key: value for key, value in thing.table.items() if "table" not in _TOP[key][1]}
         head = {"name": thing.name, **head}
         tail = {key: value for key, value in thing.table.items() if key in ("solver", "cluster", "callback") and value}
         plugins = dict(thing.table.get("plugins", {}))
-        base = Path(folder) if folder is not None else thing.folder
+        base = thing.folder if base is None else base
         parts = [*thing.layers, *([thing.solver()] if thing.has_solver else [])]
         pins = thing.pins
     else:
-        return net_text(thing, thing.layers, Path(folder) if folder is not None else Path())
+        return net_text(thing, thing.layers, Path() if base is None else base)
     return _text(head, thing.layers, base, parts, pins, plugins, tail)
 
 

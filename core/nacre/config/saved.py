@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
+from ..arguments import how_to_call, path_of
 from ..discovery.registry import registry
-from ..errors import ConfigError, NacreError, SnapshotError, brief
+from ..errors import ConfigError, NacreError, SnapshotError
 from ..fields.tables import table_of
 from ..fields.types import Paths
 from ..files.durable import atomic_write
@@ -35,18 +36,13 @@ PREPARES = ("reading", "stored_as", "prepared_shape", "prepare")
 
 def save(net: Net, path: str | os.PathLike[str]) -> None:
     """Do the work of `Net.save`."""
-    place = _place_of(path)
+    place = path_of(path, remedy=f'write "net{SAVED}"')
     if place.suffix != SAVED:
         raise ConfigError(f"{place}: the name of a saved net ends in {SAVED}", f"write {place.stem}{SAVED}")
     atomic_write(place, encoded(net), SnapshotError)
 
 
-def _place_of(path: object) -> Path:
-    if not isinstance(path, str | os.PathLike):
-        raise ConfigError(f"path={brief(path)}, but it must be the path of a file", f'write "net{SAVED}"')
-    return Path(cast("os.PathLike[str]", path))
-
-
+@how_to_call("load(path, phase=..., backend=..., ...)")
 def load(
     path: str | os.PathLike[str],
     *,
@@ -62,7 +58,7 @@ def load(
         SnapshotError: the file cannot be read: it is damaged, no saved net, or written by a later nacre.
         ConfigError: a plugin that the net needs is not installed.
     """
-    if (place := _place_of(path)).suffix != SAVED:
+    if (place := path_of(path, remedy=f'write "net{SAVED}"')).suffix != SAVED:
         remedy = "for a net file use nacre.config.load(path).net(), for a snapshot net.load(path)"
         raise ConfigError(f"{place}: the name of a saved net ends in {SAVED}", remedy)
     return restored(load_file(place), phase=phase, backend=backend, **options)

@@ -18,7 +18,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from ..errors import NacreError, PluginError, RegistryError, nearest
+from ..errors import NacreError, PluginError, RegistryError, brief, nearest
 from .discovery import LOCKED, find_plugins, is_on, load, new_manager, read_module, switch_off
 from .guard import ForeignError, described, guarded, is_class, place_of, place_of_thing, place_text, shown
 from .kernels import Accept, Choice
@@ -93,6 +93,8 @@ class Registry:
         by_name = self._offers.get(kind, {})
         if name is None:
             return [offer for key in sorted(by_name) for offer in by_name[key]]
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RegistryError(f"the name of a {kind} must be a string, not {brief(name)}")
         distribution, _, short = name.partition(":")
         own = [offer for offer in by_name.get(short, []) if offer.distribution == normalised(distribution)]
         return own or list(by_name.get(name, []))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from ..errors import ConfigError, ContractError, RegistryError
+from ..errors import ConfigError, ContractError, RegistryError, brief
 from ..text import with_article
 from .configured import Configured
 from .types import Converted, Reading
@@ -30,6 +30,8 @@ class Component(Configured, Reading):
     ) -> None:
         super().__init_subclass__(version=version, renamed=renamed)
         if kind is not None:
+            if not isinstance(kind, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ContractError(f"{cls.__name__}: kind={brief(kind)}, but it must be a string")
             cls.nacre_kind = kind
             cls.wants = f"{with_article(kind)}: an object, a name, or a table with 'type'"
             Component.kinds.setdefault(kind, cls)

@@ -158,6 +158,8 @@ class Configured:
     """The fields that may be given without their names, in this order."""
     elsewhere: ClassVar[Mapping[str, str]] = {}
     """Names that other libraries have for fields: {theirs: ours}."""
+    besides: ClassVar[str] = ""
+    """Where people find what they look for among the fields in vain: the end of a remedy about fields."""
     nacre_version: ClassVar[int] = 1
     """The `version` on the class line: it grows when the class computes something else, and kernels name it."""
     nacre_renamed: ClassVar[Mapping[str, str]] = {}
@@ -179,6 +181,8 @@ class Configured:
         if version is not None:
             cls.nacre_version = version
         if renamed is not None:
+            if not isinstance(renamed, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ContractError(f"{cls.__name__} declares renamed={brief(renamed)}, but it must be {{old: new}}")
             cls.nacre_renamed = {**cls.nacre_renamed, **renamed}
             fields = {field.name for field in dataclasses.fields(cast("Any", cls))}
             if used := [old for old in renamed if old in fields]:
@@ -195,7 +199,7 @@ class Configured:
             meant = type(self).elsewhere
             complaints = [f"unknown field '{name}'{nearest(meant.get(name, name), names)}" for name in unknown[:10]]
             complaints += [f"and {len(unknown) - 10:,} more unknown fields"] if len(unknown) > 10 else []
-            remedy = f"the fields of {type(self).__name__} are {', '.join(names)}" if unknown else ""
+            remedy = type(self)._known_fields(names, f" of {type(self).__name__}") if unknown else ""
             for field in fields:
                 if field.name in left_out:
                     object.__setattr__(self, field.name, left_out[field.name])
@@ -235,9 +239,8 @@ class Configured:
         if len(values) > len(cls.unnamed) or twice:
             fields = ordered_fields(cls)
             names = [field.name for field in fields]
-            needed = next(
-                (field.name for field in fields if cls.default_of(field) is inspect.Parameter.empty), names[0]
-            )
+            needed = next((field.name for field in fields if cls.default_of(field) is inspect.Parameter.empty), "")
+            write = f"{needed or names[0]}=..., ..." if names else ""
             alone = (
                 f"only {' and '.join(cls.unnamed)} may be given without a name" if cls.unnamed else "fields are named"
             )
@@ -245,9 +248,15 @@ class Configured:
                 f"{cls.__name__}: {twice[0]} is given twice"
                 if twice
                 else f"{cls.__name__}: {', '.join(map(brief, values))} given without a name, but {alone}",
-                cls._how_to_name(f"write {cls.__name__}({needed}=..., ...); the fields are {', '.join(names)}"),
+                cls._how_to_name(f"write {cls.__name__}({write}); {cls._known_fields(names)}"),
             )
         return dict(zip(cls.unnamed, values, strict=False))
+
+    @classmethod
+    def _known_fields(cls, names: Sequence[str], whose: str = "") -> str:
+        """Return the part of a remedy that lists the fields."""
+        known = f"the fields{whose} are {', '.join(names)}" if names else f"{cls.__name__} has no fields"
+        return f"{known}; {cls.besides}" if cls.besides else known
 
     @classmethod
     def newly_named(cls, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ..engine.memory import Memory
 from ..engine.ops import Op
 from ..engine.parameters import Slot, owners_of
 from ..engine.target import Target
-from ..errors import BlobError, ConfigError, DataError, NacreError, TopologyError, nearest
+from ..errors import BlobError, ConfigError, DataError, NacreError, TopologyError, brief, nearest
 from ..protocols.array import Array
 from ..protocols.backend import Backend
 from ..protocols.layer import Layer
@@ -184,6 +184,10 @@ class NetAccess:
 
     def _named(self, blob: str | Top) -> str:
         """Return the name of a blob that is given by its name or by its handle."""
+        if not isinstance(blob, str | Top):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BlobError(
+                f"net '{self.name}' has no blob {brief(blob)}", "give the name of a blob, or the handle of a top"
+            )
         if isinstance(blob, Top) and blob not in self._handles:
             raise BlobError(f"net '{self.name}' has no blob for {blob!r}", "it was not among the handles it is made of")
         return self._handles[blob] if isinstance(blob, Top) else blob

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from ..arguments import check_count
 from ..errors import ConfigError, DataError, nearest
 from ..fields.component import need_default_of
 from ..graph.containers import expand
@@ -77,9 +78,12 @@ class Inputs:
         data = tuple(top for top in inputs if top in computing)
         targets = tuple(top for top in inputs if top in judging - computing)
         if not data:
+            does = (
+                "Solver(...).solve(net) trains" if phase == "train" else f"net.derive('{phase}').forward_epoch() tests"
+            )
             raise ConfigError(
                 f"net '{net.name}' has no Input that its layers read, so it takes no arrays",
-                "make it with Input(shape) in place of a source; Solver(...).solve(net) trains a net with sources",
+                f"make it with Input(shape) in place of a source; {does} a net with sources",
             )
         sizes = {name for node in nodes if node.layer.compares_numbers for name in node.bottoms}
         labels = tuple(top for top in targets if top not in sizes)
@@ -207,6 +211,7 @@ def with_sources(net: HasLayers, sources: Sequence[Layer]) -> list[Layer]:
 
 def evaluate(net: Net, x: Any, y: Any, batch_size: int) -> dict[str, float]:
     """Do the work of `Net.evaluate`."""
+    check_count("batch_size", batch_size, 1)
     name = free_name("evaluated", {layer.name for layer in net.layers})
     source = Inputs.of(net, "test").records(x, y).fed(name, batch_size)
     with net.derive("test", with_sources(net, [source]), name=net.name) as made:

@@ -59,7 +59,11 @@ class Blobs:
         op, value = self._first(name)
         if not op.is_source:
             raise BlobError(f"blob '{name}' is computed by layer '{op.name}'; only blobs of sources can be written")
-        given = np.asarray(array)
+        try:
+            given = np.asarray(array)
+        except ValueError as error:
+            message = f"blob '{name}': this {type(array).__name__} cannot be made an array of numbers: {error}"
+            raise DataError(message, "give an array, or lists of one length") from error
         rows = given.shape[0] if given.ndim else 0
         if given.shape[1:] != value.shape[1:] or not 0 < rows <= value.shape[0]:
             raise DataError(f"blob '{name}' has the shape {value.shape}, but the new array has {given.shape}")

@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, ExitStack
 from copy import deepcopy
 from dataclasses import replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from ..arguments import how_to_call
+from ..arguments import check_count, how_to_call
 from ..calls.handles import Handle, Top
 from ..discovery.blame import answered, blaming
 from ..discovery.kernels import Choice
@@ -45,7 +45,7 @@ from .blobs import Blobs
 from .carried import Carried
 from .division import Division, divide, part_of_batches
 from .finite import Watch
-from .options import Fallback, NetOptions, read_options
+from .options import Fallback, NetOptions, layers_in, read_options
 from .parameters import Parameters
 from .passes import Passes
 from .sources import Sources
@@ -318,10 +318,12 @@ class Net(NetAccess):
 
     # Passes
 
+    @how_to_call("net.steps(name)")
     def steps(self, name: str) -> list[Step]:
         """Return the steps of a pass, for an algorithm: "feed" (the sources), "forward" or "backward".
 
         Raises:
+            ConfigError: there is no such pass.
             TopologyError: back-propagation is not possible in this net.
         """
         return self._passes.steps(name)
@@ -344,10 +346,19 @@ class Net(NetAccess):
 
     @step.setter
     def step(self, step: int) -> None:
+        check_count("step", step, 0)
         self.scalars["step"] = self.parameters.iterations = int(step)
 
+    @how_to_call(
+        'net.compile(steps), which authors of algorithms use; net.fit(x, y, solver="Adam", lr=0.001) needs none'
+    )
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
         """Return one function that runs a list of steps."""
+        if not isinstance(steps, Sequence) or not all(isinstance(step, Step) for step in steps):  # pyright: ignore[reportUnnecessaryIsInstance]
+            remedy = 'give net.steps("forward"); net.fit(x, y, solver="Adam", lr=0.001) needs no compile before'
+            raise ConfigError(
+                f"net.compile: steps={brief(steps)}, but it must be a list of the steps of passes", remedy
+            )
         return self._passes.compile(steps)
 
     @in_turn("alone")
@@ -356,8 +367,7 @@ class Net(NetAccess):
         self._need_memory()
         self._sources.feed(self._passes.calls)
 
-    @how_to_call("net.forward(), after net.write(name, array) for each Input")
-    @in_turn("alone")
+    @in_turn("alone", "net.forward(), after net.write(name, array) for each Input")
     def forward(self) -> float:
         """Run the sources and the layers on the next batch; return the loss (0 if there is none)."""
         self._need_memory()
@@ -520,6 +530,7 @@ class Net(NetAccess):
 
     # Derived nets
 
+    @how_to_call("net.derive(phase, layers=..., name=..., ...)")
     def derive(self, phase: Phase, layers: Iterable[Layer] | None = None, *, name: str = "", **options: Any) -> Net:
         """Return a net of another phase that shares this one's parameters; threads take turns in both together.
 
@@ -532,7 +543,7 @@ class Net(NetAccess):
             name: a name for messages; by default this net's name and the phase.
             options: other arguments of `Net`.
         """
-        chosen = self.layers if layers is None else tuple(layers)
+        chosen = self.layers if layers is None else layers_in(f"net '{self.name}'", layers)
         names = {layer.name for layer in chosen}
         ours = self._options.handed_on()
         frozen = sorted(name for name in self.frozen if name.partition("/")[0] in names)
@@ -544,10 +555,14 @@ class Net(NetAccess):
             net.find_nan()
         return net
 
-    @how_to_call("net.predict(data, output=...)")
-    @in_turn("whole")
+    @in_turn("whole", "net.predict(data, output=...)")
     def predict(
-        self, data: Any, output: str | Top | Sequence[str | Top] = "", *, batch_size: int = 0, classes: bool = False
+        self,
+        data: Any,
+        output: str | Top | Sequence[str | Top] | None = "",
+        *,
+        batch_size: int = 0,
+        classes: bool = False,
     ) -> Any:
         """Run any number of records through the layers that `output` needs, in phase `predict`.
 
@@ -574,12 +589,31 @@ class Net(NetAccess):
         from .predict import predict
 
         self._need_memory()
-        names = self._named(output) if isinstance(output, str | Top) else [self._named(one) for one in output]
-        return predict(self, data, names, batch_size, self._predictors, classes=classes)
+        check_count("batch_size", batch_size, 0)
+        return predict(self, data, self._outputs(output or ""), batch_size, self._predictors, classes=classes)
+
+    def _outputs(self, given: Any) -> str | list[str]:
+        """Return the names of blobs that are given by names or handles: one, or several in a list."""
+        if isinstance(given, str | Top):
+            return self._named(given)
+        if isinstance(given, Iterable):
+            return [self._named(one) for one in cast("Iterable[Any]", given)]
+        raise ConfigError(
+            f"output={brief(given)}, but it must be the name of a blob, the handle of a top, or a list of these"
+        )
 
     # Arrays
 
-    @how_to_call("net.fit(x, y, epochs=..., batch_size=..., solver=..., lr=..., validation=..., ...)")
+    @how_to_call(
+        "net.fit(x, y, epochs=..., batch_size=..., solver=..., lr=..., validation=..., ...)",
+        learning_rate="lr",
+        optimizer="solver",
+        verbose="quiet",
+        patience="early_stopping",
+        validation_data="validation",
+        validation_split="validation",
+        max_epoch="epochs",
+    )
     def fit(
         self,
         x: Any,
@@ -700,6 +734,7 @@ class Net(NetAccess):
     def __exit__(self, *_: object) -> None:
         self.shutdown()
 
+    @how_to_call("net.summary()")
     def summary(self) -> NetSummary:
         """Return a summary of this net; nothing is allocated for it."""
         return summarise(self.name, self.target, self.wiring, self.schedule, trains=self.trains)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from numbers import Integral
+from types import NoneType
 from typing import Any, Literal, cast, get_args
 
 from ..calls.handles import Top
@@ -44,6 +45,21 @@ FILE_OPTIONS: Mapping[str, tuple[type, str]] = {
     "freeze": (list, "a list of names of layers"),
 }
 """The options that a net file may have: their types in TOML, and a text for each type."""
+
+TYPES: Mapping[str, tuple[Any, str]] = {
+    "name": (str, "a string"),
+    "backend": (str | Backend | None, "a Backend, the name of one, or None"),
+    "seed": (Integral, "a whole number"),
+    "keep": (Iterable, 'a list of names of blobs, or "all"'),
+    "input_gradients": (Iterable, "a list of names of blobs"),
+    "freeze": (Iterable, "a list of names of layers"),
+    "kernels": (Iterable, "a list of names of distributions"),
+    "plan": ((Mapping, NoneType), "a table, such as the plan of another net, or None"),
+    "pins": ((Mapping, NoneType), "a table {what: distribution}, or None"),
+    "communicator": (Communicator | None, "a Communicator, or None"),
+    "group": (Group | None, "a Group, or None"),
+}
+"""The types of other arguments of `Net`, and a text for each."""
 
 HANDED_ON = (
     *("algorithm", "backend", "seed", "dtype", "compute", "deterministic", "insert_splits", "pins", "kernels"),
@@ -114,19 +130,11 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         ConfigError: names the net, the argument, its value and what it must be.
     """
     net = f"net '{given['name']}'"
-    if (communicator := given["communicator"]) is not None:
-        given = {**given, "rank": communicator.rank, "ranks": communicator.size}
     handles = handles_in(net, given["layers"])
-    layers = _layers(net, given["layers"]) if handles is None else ()
-    complaints = list(misfits(given))
-    if not isinstance(given["backend"], str | Backend | None):
-        complaints.append(f"backend={given['backend']!r}, but it must be a Backend, the name of one, or None")
-    if not isinstance(given["seed"], Integral):
-        complaints.append(f"seed={given['seed']!r}, but it must be {FILE_OPTIONS['seed'][1]}")
+    layers = layers_in(net, given["layers"]) if handles is None else ()
+    complaints = [*misfits(given), *_other_types(given)]
     communicator = given["communicator"]
-    if not isinstance(communicator, Communicator | None):
-        complaints.append(f"communicator={communicator!r}, but it must be a Communicator, or None")
-    elif communicator is not None:
+    if isinstance(communicator, Communicator):
         given = {**given, "rank": communicator.rank, "ranks": communicator.size}
         if communicator.size == 1 or given["phase"] == "predict":  # which any rank may do by itself
             given |= {"rank": 0, "ranks": 1, "communicator": None, "group": None}
@@ -163,14 +171,14 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         "compute": _compute(net, given["compute"], given["dtype"], backend),
         "keep": keep,
         "blobs": blobs,
-        "input_gradients": tuple(given["input_gradients"]),
+        "input_gradients": _names(given["input_gradients"]),
         "freeze": freeze,
         "algorithm": None if given["algorithm"] is None else _algorithm(net, given["algorithm"]),
         "partition_dim": PartitionDim.convert(given["partition_dim"]),
         "fitted": read_fitted(net, given["fitted"]),
         "plan": deepcopy(dict(given["plan"] or {})),
         "pins": {**settled.pins, **(given["pins"] or {})},
-        "kernels": tuple(dict.fromkeys([*settled.kernels, *given["kernels"]])),
+        "kernels": tuple(dict.fromkeys([*settled.kernels, *_names(given["kernels"])])),
     }
     return NetOptions(**{**given, **read})
 
@@ -182,7 +190,15 @@ def misfits(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}={brief(given[name])}, but it must be {words}"
 
 
-def _layers(net: str, layers: Any) -> tuple[Layer, ...]:
+def _other_types(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which arguments of a net are of another type than they must be."""
+    for name, (kinds, words) in TYPES.items():
+        if not isinstance(given[name], kinds):
+            yield f"{name}={brief(given[name])}, but it must be {words}"
+
+
+def layers_in(net: str, layers: Any) -> tuple[Layer, ...]:
+    """Return the layers in a list. Raises ConfigError if it holds anything else; `net` begins the message."""
     if isinstance(layers, Mapping):
         raise ConfigError(
             f"{net}: layers={brief(cast('object', layers))}, but it must be a list",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..arguments import how_to_call
 from ..engine.parameters import Slot, names_of
-from ..errors import BlobError, SnapshotError, TopologyError, nearest
+from ..errors import BlobError, ConfigError, SnapshotError, TopologyError, brief, nearest
 from ..protocols.array import Array
 from ..protocols.parameter import fits
 from ..protocols.view import Fitted
@@ -115,14 +117,18 @@ class Parameters(Mapping[str, "ParameterHandle"]):
             if name not in self._elsewhere:
                 self[name].value = value
 
-    def load(self, snapshot: Snapshot, *, strict: bool = True) -> None:
-        """Load parameters and buffers from a snapshot, even if its net had another phase.
+    @how_to_call("parameters.load(snapshot, strict=...)")
+    def load(self, snapshot: Snapshot | str | os.PathLike[str], *, strict: bool = True) -> None:
+        """Load parameters and buffers from a snapshot, or from the path of one, even if its net had another phase.
 
         With `strict=False` those that the net does not have are skipped, because layers may exclude its phase.
 
         Raises:
             SnapshotError: names the parameters that are missing, unused (if `strict`), or of another shape.
         """
+        from ..snapshots.folder import snapshot_of
+
+        snapshot = snapshot_of(snapshot)
         self.write(self.check(snapshot, strict=strict))
         self.iterations = snapshot.iteration
 
@@ -239,11 +245,17 @@ class _HasParameters(Protocol):
     def fitted(self) -> Fitted: ...
 
 
-def load_parameters(net: _HasParameters, snapshot: Snapshot, *, strict: bool = True) -> None:
-    """Load a snapshot's parameters and buffers into a net: `net.parameters.load`.
+@how_to_call()
+def load_parameters(net: _HasParameters, snapshot: Snapshot | str | os.PathLike[str], *, strict: bool = True) -> None:
+    """Load parameters and buffers of a snapshot, or of the path of one, into a net: `net.parameters.load`.
 
     Raises:
         SnapshotError: also if the net's sources found other classes in their data, so that numbers would mean others.
     """
+    from ..snapshots.folder import snapshot_of
+
+    if not isinstance(getattr(net, "parameters", None), Parameters):
+        raise ConfigError(f"net={brief(net)}, but it must be a Net", "write load_parameters(net, snapshot)")
+    snapshot = snapshot_of(snapshot)
     check_alike(net.fitted, snapshot.fitted())
     net.parameters.load(snapshot, strict=strict)

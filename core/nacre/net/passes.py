@@ -10,7 +10,7 @@ from ..discovery.blame import blamed, wrong
 from ..engine.collectives import Collectives
 from ..engine.schedule import Schedule, compile_steps, failing_step
 from ..engine.target import Target
-from ..errors import NacreError, TopologyError
+from ..errors import ConfigError, NacreError, TopologyError, brief, nearest
 from ..protocols.backend import Step, wrapped
 from ..protocols.parameter import Storage
 from ..protocols.state import SourceState
@@ -121,6 +121,11 @@ class Passes:
         return run
 
     def steps(self, name: str) -> list[Step]:
+        if name not in self._steps:
+            known = ", ".join(self._steps)
+            raise ConfigError(
+                f"net '{self._net}' has no pass {brief(name)}{nearest(name, self._steps)}; it has {known}"
+            )
         if name == "backward":
             self.need_backward()
         return list(self._steps[name])

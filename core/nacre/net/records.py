@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -12,13 +13,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from ..arguments import how_to_call, path_of, paths_of, texts_of
 from ..discovery.blame import answered
 from ..discovery.known import known_remedy
 from ..discovery.offers import FIRST_PARTY, Offer
 from ..discovery.pins import pin_line
 from ..discovery.registry import registry
-from ..errors import DataError, PluginError, nearest, where_it_is
-from ..fields.component import make_component
+from ..errors import ConfigError, DataError, PluginError, brief, nearest, where_it_is
+from ..fields.component import Kind, make_component
 from ..fields.tables import type_name
 from ..protocols.data_store import Codec, Field, Reader, ReaderWrapper, Rows, Store, empty_rows, located
 from .joined import Joined
@@ -29,7 +31,8 @@ PACKED = 32
 OLD = "stores of snapshots have become the kind 'snapshot_store'; the kind 'store' is for files of records"
 
 
-def store_of(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None) -> Store:
+@how_to_call("store_of(path, store)")
+def store_of(path: str | os.PathLike[str], wanted: Any = "", pins: Mapping[str, str] | None = None) -> Store:
     """Return the store that reads a file or folder: `wanted` (a store, its name, or a table), else the one it fits.
 
     nacre's own come first, so that no other package changes what reads a file; for a name that a pin gives to another
@@ -40,6 +43,7 @@ def store_of(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None
             says how to name one.
         PluginError: the store cannot be used.
     """
+    path = path_of(path)
     if found := _store(path, wanted, pins):
         return found
     if not path.exists():
@@ -47,13 +51,15 @@ def store_of(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None
     raise _unknown_folder(path) if path.is_dir() else _unknown_ending(path)
 
 
-def store_to_write(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None) -> Store:
+@how_to_call("store_to_write(path, store)")
+def store_to_write(path: str | os.PathLike[str], wanted: Any = "", pins: Mapping[str, str] | None = None) -> Store:
     """Return the store for a new file or folder, which is found as `store_of` does.
 
     Raises:
         DataError: no store fits its name, or several of other packages do.
         PluginError: the store cannot be used.
     """
+    path = path_of(path)
     if found := _store(path, wanted, pins):
         return found
     raise _unknown_ending(path)
@@ -62,7 +68,7 @@ def store_to_write(path: Path, wanted: Any = "", pins: Mapping[str, str] | None 
 def _store(path: Path, wanted: Any, pins: Mapping[str, str] | None) -> Store | None:
     """Return the store of `store_of`, or None if none fits."""
     if wanted:
-        return wanted if isinstance(wanted, Store) else make_component(Store, wanted)
+        return _made(Store, wanted, "store")
     broken: list[tuple[Offer, PluginError]] = []
     here = registry()
     offers = here.offers("store")
@@ -140,9 +146,10 @@ def _unknown_ending(path: Path) -> DataError:
     return DataError(f"{path}: {what}{nearest(ending, known)}; known endings: {listed}", remedy)
 
 
+@how_to_call("open_records(paths, fields, store=..., ...)")
 def open_records(
-    paths: Sequence[Path],
-    fields: Sequence[str] = (),
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    fields: str | Sequence[str] = (),
     *,
     store: Any = "",
     codec: Any = "",
@@ -153,7 +160,7 @@ def open_records(
     """Open files as if they were one, with numbers in every field.
 
     Args:
-        paths: files or folders; their records follow each other.
+        paths: a file or a folder, or several, whose records follow each other.
         fields: those that are wanted; by default all.
         store: the store of all of them; by default each one's is found by its path.
         codec: for bytes; by default what the store says. None leaves the bytes as they are.
@@ -164,9 +171,11 @@ def open_records(
         DataError: a file cannot be read, or does not match the others.
     """
     with ExitStack() as stack:
-        openers = [partial(_open, path, fields, store, pins) for path in paths]
-        joined: Reader = stack.enter_context(Joined([*map(str, paths)], openers))
-        where = f"{paths[0]}" if len(paths) == 1 else ""  # else a key begins with its file
+        places = [Path(one) for one in paths_of(paths, "paths", 1)]
+        fields = texts_of(fields, "fields", '["data", "label"]')
+        openers = [partial(_open, path, fields, store, pins) for path in places]
+        joined: Reader = stack.enter_context(Joined([*map(str, places)], openers))
+        where = f"{places[0]}" if len(places) == 1 else ""  # else a key begins with its file
         if codec is not None and any(field.codec for field in joined.fields.values()):
             joined = stack.enter_context(Decoded(joined, where, codec, shapes or {}, threads))
         if loose := {name: shape for name, shape in (shapes or {}).items() if _is_loose(joined.fields.get(name))}:
@@ -174,10 +183,18 @@ def open_records(
         if missing := [name for name in fields if name not in joined.fields]:
             known = ", ".join(joined.fields)
             raise DataError(
-                f"{paths[0]}: it has no field {missing[0]!r}{nearest(missing[0], joined.fields)}; it has: {known}"
+                f"{places[0]}: it has no field {missing[0]!r}{nearest(missing[0], joined.fields)}; it has: {known}"
             )
         stack.pop_all()
         return joined
+
+
+def _made(kind: type[Kind], given: Any, name: str) -> Kind:
+    """Return a component, or the one that a name or a table means. Raises ConfigError if it is none of these."""
+    try:
+        return given if isinstance(given, kind) else make_component(kind, given)
+    except ValueError:
+        raise ConfigError(f"{name}={brief(given)}, but it must be {kind.wants}") from None
 
 
 def _open(path: Path, fields: Sequence[str], store: Any, pins: Mapping[str, str] | None) -> Reader:
@@ -309,7 +326,7 @@ class Decoded(ReaderWrapper):
 
 def codec_of(given: Any) -> Codec:
     """Return a codec that is given as one, by its name, or as a table."""
-    return given if isinstance(given, Codec) else make_component(Codec, given)
+    return _made(Codec, given, "codec")
 
 
 class Packed:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
+from ..arguments import refuse_call
 from ..discovery.blame import blaming
 from ..errors import NacreError
 
@@ -83,15 +84,22 @@ Has = TypeVar("Has", bound=HasTurns)
 
 
 def in_turn(
-    way: Literal["alone", "whole", "training"],
+    way: Literal["alone", "whole", "training"], how_to_call: str = ""
 ) -> Callable[[Callable[Concatenate[Has, P], R]], Callable[Concatenate[Has, P], R]]:
-    """Return a decorator for methods: they enter their object's net in one of the ways, and leave it at the end."""
+    """Return a decorator for methods: they enter their object's net in one of the ways, and leave it at the end.
+
+    Whoever calls them with wrong arguments is told how to call them: by default, their names and parameters.
+    """
 
     def decorate(method: Callable[Concatenate[Has, P], R]) -> Callable[Concatenate[Has, P], R]:
         @wraps(method)
         def call(self: Has, *args: P.args, **kwargs: P.kwargs) -> R:
             with getattr(self.turns, way), blaming():
-                return method(self, *args, **kwargs)
+                try:
+                    return method(self, *args, **kwargs)
+                except TypeError:
+                    refuse_call(method, (self, *args), kwargs, how_to_call, owner=type(self).__name__.lower())
+                    raise
 
         return call
 

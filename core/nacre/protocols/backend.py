@@ -12,9 +12,10 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import how_to_call
 from ..discovery.blame import answered, blaming, wrong
 from ..discovery.fitting import required
-from ..errors import ConfigError, NacreError, PluginError
+from ..errors import ConfigError, NacreError, PluginError, brief
 from .array import Array
 
 if TYPE_CHECKING:
@@ -308,6 +309,7 @@ _opening = threading.RLock()
 """Reentrant, because a backend may open another one."""
 
 
+@how_to_call()
 def open_backend(name: str | Backend | None = None) -> Backend:
     """Return the process's one backend of a name; "cupy:1" is that on device 1, ":1" device 1 of the default backend.
 
@@ -321,6 +323,8 @@ def open_backend(name: str | Backend | None = None) -> Backend:
     """
     if isinstance(name, Backend):
         return name
+    if not isinstance(name, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"backend={brief(name)}, but it must be a Backend, the name of one, or None")
     with _opening:
         return _open(name)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, Self, cast, get_args
 
-from ..errors import ConfigError, ContractError
+from ..errors import ConfigError, ContractError, brief
 from ..fields.checks import non_negative
 from ..fields.configured import Configured, Field, inside
 from ..fields.types import NAME, ClassCount, Converted, Names, Paths, Place, default, file_names, whole
@@ -181,6 +181,11 @@ class Layer(Configured):
         super().__init_subclass__(version=version, renamed=renamed)
         said = {trait: value for trait, value in locals().items() if trait in TRAITS and value is not None}
         if statistics is not None:
+            if not _are_statistics(statistics):
+                raise ContractError(
+                    f"{cls.__name__} declares statistics={brief(statistics)}, but it must be {{name: (better, unit)}}",
+                    'such as {"accuracy": ("higher", "%")}',
+                )
             if odd := [name for name, (better, _) in statistics.items() if better not in BETTER]:
                 raise ContractError(
                     f"{cls.__name__} declares statistics={{'{odd[0]}': {statistics[odd[0]]!r}}}, but the first must be "
@@ -188,11 +193,15 @@ class Layer(Configured):
                 )
             cls.statistics, cls.has_stats = {**cls.statistics, **statistics}, True
         if connection is not None:
-            connections = Names.convert(connection)
-            if not connections or not set(connections) <= set(get_args(Connection)):
+            connections = (connection,) if isinstance(connection, str) else connection
+            if (
+                not isinstance(connections, list | tuple)
+                or not {*connections}
+                or {*connections} - {*get_args(Connection)}
+            ):
                 known = " or ".join(map(repr, get_args(Connection)))
                 raise ContractError(f"{cls.__name__} declares connection={connection!r}, but it must be {known}")
-            cls.connection = cast("tuple[Connection, ...]", connections)
+            cls.connection = tuple(connections)
         for trait, value in said.items():
             setattr(cls, trait, value)
         fields = {field.name for field in dataclasses.fields(cls)}
@@ -558,6 +567,19 @@ class Inner:
     bottoms: tuple[str, ...] | None = None
     tops: tuple[str, ...] | None = None
     owner: str | None = None
+
+
+def _are_statistics(given: object) -> bool:
+    """Return whether this is {name: (better, unit)}, all of them strings."""
+    if not isinstance(given, Mapping):
+        return False
+    entries = cast("Mapping[object, object]", given).items()
+    return all(
+        isinstance(name, str)
+        and isinstance(one, tuple | list)
+        and [*map(type, cast("list[object]", one))] == [str, str]
+        for name, one in entries
+    )
 
 
 def about_statistic(layer: Layer, name: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from ..arguments import how_to_call
 from ..discovery.registry import registry
 from ..errors import ConfigError, brief, nearest
 from ..fields.types import Converted
@@ -100,8 +101,13 @@ def divided(fields: Table, own: set[str], cls: Any) -> tuple[Table, Table]:
     return {key: fields[key] for key in fields if key in own}, {key: fields[key] for key in fields if key in known}
 
 
+@how_to_call("fresh(layer, ...)")
 def fresh(layer: Layer, **fields: Any) -> Layer:
     """Return a copy of a layer, with copies of the layers in its fields, which shares no parameters with it."""
+    if not isinstance(layer, Layer):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(
+            f"fresh: layer={brief(layer)}, but it must be a layer", "such as L.InnerProduct(output_dim=3)"
+        )
     inner = {
         field.name: [fresh(one) for one in getattr(layer, field.name)]
         for field in type(layer).fields()

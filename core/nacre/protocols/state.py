@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..discovery.fitting import required
 from ..discovery.offers import FIRST_PARTY
-from ..errors import ContractError
+from ..errors import ContractError, brief
 from .array import Array
 from .components import Neuron
 
@@ -86,9 +86,11 @@ class LayerState:
         for name, value in said.items():
             if value is not None:
                 setattr(cls, name, value)
-        if not set(cls.reads.split()) <= {"inputs", "blobs"}:
+        if not isinstance(cls.reads, str) or not set(cls.reads.split()) <= {"inputs", "blobs"}:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ContractError(f"{cls.__name__}: reads={cls.reads!r}, but only 'inputs' and 'blobs' are allowed")
         if of is not None:
+            if not hasattr(of, "works_as"):
+                raise ContractError(f"{cls.__name__}: of={brief(of)}, but it must be the class of a layer")
             of.works_as(cls)
 
     loss: Any

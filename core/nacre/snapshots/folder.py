@@ -8,6 +8,7 @@ from a `store`, whose digest shows whether a file is damaged.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -17,15 +18,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
+from ..arguments import how_to_call, path_of
 from ..discovery.offers import FIRST_PARTY
-from ..errors import ConfigError, ContractError, PluginError, SnapshotError
+from ..errors import ConfigError, ContractError, PluginError, SnapshotError, brief
 from ..fields.outputs import MARK, claim_folder, output_place
 from ..files.durable import FULL, FolderLock, atomic_write, make_folder, move, os_errors, remove
 from ..files.reading import check_file
-from .snapshot import SAVED, check_state
+from .snapshot import SAVED, Snapshot, check_state
 
 if TYPE_CHECKING:
-    from .snapshot import Snapshot, SnapshotStore
+    from .snapshot import SnapshotStore
 
 
 BEST, RUN = "best.json", "run.json"
@@ -42,7 +44,7 @@ class SnapshotFolder:
     def __init__(self, path: str | Path, store: SnapshotStore, keep: int = 3) -> None:
         if keep < 1:
             raise ConfigError(f"snapshot folder {path}: keep={keep}, but at least 1 must be kept")
-        self.path = Path(path)
+        self.path = path_of(path)
         self.place = path
         self.store = store
         self.keep = keep
@@ -268,8 +270,18 @@ def meant(path: str | Path, place: tuple[str, str] | None) -> str | Path:
     return best
 
 
+def snapshot_of(given: object) -> Snapshot:
+    """Return a snapshot, or the one that a path names. Raises ConfigError if it is neither, else as `load_snapshot`."""
+    if isinstance(given, Snapshot):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return load_snapshot(cast("str | os.PathLike[str]", given))
+    raise ConfigError(f"snapshot={brief(given)}, but it must be a snapshot, or the path of one")
+
+
+@how_to_call("load_snapshot(path, store=...)")
 def load_snapshot(
-    path: str | Path, store: SnapshotStore | str = "", warn: Callable[[str], object] | None = None
+    path: str | os.PathLike[str], store: SnapshotStore | str = "", warn: Callable[[str], object] | None = None
 ) -> Snapshot:
     """Read one snapshot file, or the newest one in a folder that is not damaged.
 
@@ -280,7 +292,7 @@ def load_snapshot(
         SnapshotError: naming file and reason.
         RegistryError, PluginError: the named store cannot be opened.
     """
-    path, warn = Path(path), warn or _python_warning
+    path, warn = path_of(path), warn or _python_warning
     with os_errors(path, "cannot be read", SnapshotError):
         is_folder, is_file = path.is_dir(), path.is_file()
     if path.suffix == SAVED and not is_folder:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import floor
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any, cast
 
+from ..arguments import check_count
 from ..errors import ConfigError, DataError, brief
 from ..fields.component import Written, need_default_of
 from ..net.arrays import Inputs, Records, with_sources
@@ -51,9 +52,9 @@ def fit(
     inputs = Inputs.of(net, "train")
     _refuse_no_loss(net, inputs)
     if epochs is not None:
-        _check("epochs", epochs, 1)
-    _check("batch_size", batch_size, 1)
-    _check("early_stopping", early_stopping, 0)
+        check_count("epochs", epochs, 1)
+    check_count("batch_size", batch_size, 1)
+    check_count("early_stopping", early_stopping, 0)
     records = inputs.records(x, y)
     share = _share(validation, len(records))
     pair = [] if validation is None or share else [inputs.records(*_pair(validation), what="the arrays of validation")]
@@ -138,11 +139,6 @@ def _refuse_nan(records: Records) -> None:
                     f"'{name}': record {found} has a number that is not finite",
                     "leave such records out, or put numbers in: np.nan_to_num(x)",
                 )
-
-
-def _check(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-        raise ConfigError(f"{name}={brief(value)}, but it must be a whole number, {least} or more")
 
 
 def _share(validation: Any, count: int) -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from math import nan
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from ..errors import ConfigError, brief, nearest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,6 +16,32 @@ MOST = 1000
 """Rows that a phase has at most: of longer trainings every 2nd, 4th, 8th, ... row is kept, and the last."""
 
 Statistics = dict[str, dict[str, float]]
+
+
+class NoCurveError(ConfigError, KeyError):
+    """A history has no such phase, or a phase no such column; mappings raise a KeyError."""
+
+
+class Told(dict[str, Any]):
+    """A dict that answers a key that it has not with what it has; `remedies` are for some of such keys."""
+
+    def __init__(self, found: Mapping[str, Any], what: str, remedies: Mapping[str, str] | None = None) -> None:
+        super().__init__(found)
+        self._what, self._remedies = what, remedies or {}
+
+    def __missing__(self, key: object) -> NoReturn:
+        raise NoCurveError(
+            f"{self._what} has no {brief(key)}{nearest(key, self)}; it has {', '.join(self) or 'nothing yet'}",
+            self._remedies.get(str(key), ""),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self), self._what, self._remedies)
+
+
+VALIDATE = "a callback that validates makes it, such as ValidationPerformance(every_n_epoch=1)"
+REMEDIES = {"validation": f"{VALIDATE}; in net.fit(x, y, ...) it is validation=0.2", "test": VALIDATE}
+"""What makes a phase of a history."""
 
 
 class Row(NamedTuple):
@@ -96,6 +124,13 @@ class History:
     def add(self, phase: str, iteration: int, epoch: int, loss: float, statistics: Statistics) -> None:
         """Add a row to the curve of a phase."""
         self.curves.setdefault(phase, Curve()).add(Row(iteration, epoch, float(loss), statistics))
+
+    def columns(self) -> dict[str, dict[str, np.ndarray]]:
+        """Return the columns of each phase; whoever asks for others is told what there is."""
+        found = {
+            phase: Told(curve.columns(), f"phase '{phase}' of the history") for phase, curve in self.curves.items()
+        }
+        return Told(found, "the history", REMEDIES)
 
     def last(self, phase: str) -> Row | None:
         """Return the last row of a phase."""

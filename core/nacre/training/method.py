@@ -21,6 +21,8 @@ class Method(Component, kind="solver"):
     regulariser changes the parameters directly, by the learning rate, and not their gradients.
     """
 
+    besides = "rate and momentum are the Solver's: Solver('SGD', lr_policy=0.1, momentum_policy=0.9)"
+
     has_momentum: ClassVar[bool] = True
     decoupled: ClassVar[bool] = False
 

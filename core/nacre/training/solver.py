@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from ..arguments import how_to_call
 from ..discovery.blame import blaming
-from ..errors import ConfigError
+from ..errors import ConfigError, brief
 from ..fields.checks import non_negative, positive, same_numbers
 from ..fields.component import Maybe, Written, default_of, need_default_of
 from ..fields.configured import Configured
@@ -104,6 +105,7 @@ class Solver(Configured):
         limits = {"max_iter": self.n_iter, "max_epoch": self.max_epoch or inf}
         return {name: int(limit) for name, limit in limits.items() if limit < inf}
 
+    @how_to_call("solver.start(net, reports=...)")
     def start(self, net: Net, reports: Sequence[Report] = (), callbacks: Sequence[Callback] = ()) -> Training:
         """Return a training of `net`: `run` runs it to the end, `step` one iteration. Shut it down, or use `with`.
 
@@ -115,6 +117,8 @@ class Solver(Configured):
         """
         from ..net.net import Net
 
+        if not isinstance(reports, Sequence) or not all(map(callable, reports)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"reports={brief(reports)}, but it must be a list of functions", "write reports=[print]")
         if not isinstance(net, Net):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"net={net!r}, but a solver trains a Net", "for a file use load(path).net()")
         with blaming():
@@ -124,6 +128,7 @@ class Solver(Configured):
         """Return the folder of the first callback that saves snapshots, and the name of its store."""
         return next((place for callback in self.callbacks if (place := snapshot_place(callback))), None)
 
+    @how_to_call("solver.solve(net, resume=..., quiet=...); the solver itself has max_iter, lr_policy and callbacks")
     def solve(
         self,
         net: Net,

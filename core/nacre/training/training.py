@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -251,7 +252,7 @@ class Training:
         is a table. Phase "train" has a row for each summary, other phases have one for each validation. There are at
         most 1000 rows: then every second one goes, and so on. A resumed training continues those of its snapshot.
         """
-        return {phase: curve.columns() for phase, curve in self.curves.curves.items()}
+        return self.curves.columns()
 
     @property
     def lr(self) -> float:
@@ -651,8 +652,8 @@ class Training:
         self.score = found["score"] and Score(*found["score"])
 
     @in_turn("training")
-    def restore(self, snapshot: Snapshot, *, reset_solver: bool = False) -> None:
-        """Resume a training from `snapshot`. Differences that may change the bits are reported as warnings.
+    def restore(self, snapshot: Snapshot | str | os.PathLike[str], *, reset_solver: bool = False) -> None:
+        """Resume a training from a snapshot, or from the path of one; warn of differences that may change the bits.
 
         With `reset_solver` the method and the policies begin anew, so that they may be different; parameters, data,
         iteration and callbacks continue.
@@ -660,6 +661,9 @@ class Training:
         Raises:
             SnapshotError: it belongs to another net, or to another solver.
         """
+        from ..snapshots.folder import snapshot_of
+
+        snapshot = snapshot_of(snapshot)
         for warning in restore(self.members(), snapshot, reset_solver=reset_solver):
             self.warn(warning)
         self.iteration = self.resumed_from = snapshot.iteration

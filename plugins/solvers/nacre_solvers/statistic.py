@@ -35,11 +35,11 @@ def higher_is_better(asked: str, name: str, given: bool | None, layers: Mapping[
     layer, _, key = name.rpartition("/")
     better = "lower" if key == "loss" else about_statistic(layers[layer], key)[0]
     if given is None and not better:
-        known = [statistic for statistic in layers[layer].statistics if "{" not in statistic]
+        known = [one for one, (direction, _) in layers[layer].statistics.items() if direction and "{" not in one]
         said = f"it says so of {', '.join(known)}; or " if known else ""
         raise ConfigError(
             f"{asked}='{name}' needs higher_better, because layer '{layer}' does not say which values are better"
-            f"{nearest(key, layers[layer].statistics)}",
+            f"{nearest(key, known)}",
             f"{said}set higher_better to true if a higher value is better, as for an accuracy, else to false",
         )
     return better == "higher" if given is None else given

@@ -14,6 +14,14 @@ from nacre import Codec, DataError, Field, Reader, Store, default, open_records,
 from nacre.net.records import PACKED
 
 
+@pytest.mark.parametrize("given", [str, Path, lambda path: [str(path)], lambda path: (path,)])
+def test_a_path_or_several(tmp_path: Path, given: Any) -> None:
+    np.savez(tmp_path / "a.npz", data=np.arange(6).reshape(3, 2), label=np.arange(3))
+    for fields in ("label", ["label"]):
+        with open_records(given(tmp_path / "a.npz"), fields) as reader:
+            assert [*reader.fields] == ["label"] and reader.count == 3
+
+
 class Digits(Codec):
     """Two digits as text."""
 

@@ -1,5 +1,6 @@
 """What `training.history` holds, how much at most, and after a restart; and the rate that somebody sets."""
 
+import copy
 import json
 from typing import Any
 
@@ -35,6 +36,19 @@ def test_arrays_of_one_length_for_the_training_and_each_phase() -> None:
     accuracies = [one["statistics"]["accuracy"]["accuracy"] for one in reports["validation"]]
     assert found["validation"]["accuracy/accuracy"] == accuracies
     assert all(isinstance(one, np.ndarray) and len(one) == 2 for one in training.history["validation"].values())
+
+
+def test_what_it_has_not_is_told_and_it_is_a_plain_dict_otherwise() -> None:
+    found = solver().solve(toy_net(), quiet=True).history
+    with pytest.raises(KeyError, match=r"the history has no 'test'; it has train\n.*ValidationPerformance"):
+        found["test"]
+    assert found.get("test") is None and "test" not in found and isinstance(found, dict)
+    for one in (found, copy.deepcopy(found)):
+        with pytest.raises(
+            KeyError, match=r"'train' of the history has no 'los' \(did you mean 'loss'\?\); it has iter"
+        ):
+            one["train"]["los"]
+        assert {**one["train"]}.keys() == {"iteration", "epoch", "loss"}
 
 
 def test_a_data_frame_takes_it() -> None:
