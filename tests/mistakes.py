@@ -184,6 +184,9 @@ NETS = [
     Mistake("net.compile('adam')", "steps='adam', but it must be a list of the steps", "needs no compile"),
     Mistake("net.compile(optimizer='adam', loss='mse')", "missing a required argument: 'steps'", 'solver="Adam"'),
     Mistake("net.parameters['score/weight'] = 3", "cannot be replaced", ".value = "),
+    Mistake("r, last = L.GRU(output_dim=3)(Input((4, 2), batch_size=2), tops=2); "
+            "Net('net', [L.SoftmaxLoss()(last, label)]).backward()",
+            "blob 'gru1_0' of layer 'gru1' needs a gradient but reaches no loss", "Net(name, [..., L.Silence()(top)])"),
     Mistake("Solver('SGD').solve(loss)", "but a solver trains a Net"),
     Mistake("Solver('SGD', 100)", "only method may be given without a name", "the fields are method"),
     Mistake("Solver(SGD)", "method=<class", "give an object of the class: SGD()"),

@@ -115,9 +115,15 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
                         wiring.nodes[one].name for one, at in wire.consumers if at in wiring.nodes[one].without_gradient
                     ]
                     because = f": layer '{readers[0]}', which reads it, has no gradient for it" if readers else ""
+                    remedy = f"exclude layer '{node.name}' from this phase (exclude = ['train'])"
+                    if not wire.consumers and len(node.tops) > 1:  # the others are needed
+                        remedy = (
+                            "if nothing needs it, let a Silence layer read it: Net(name, [..., L.Silence()(top)]); "
+                            f"in a net file, add a [[layer]] with type = \"Silence\", bottoms = ['{wire.name}']"
+                        )
                     raise TopologyError(
                         f"blob '{wire.name}' of layer '{node.name}' needs a gradient but reaches no loss{because}",
-                        f"connect it to a loss, or exclude layer '{node.name}' from this phase (exclude = ['train'])",
+                        f"connect it to a loss, or {remedy}",
                     )
         for number in _passed_on(wiring, index):
             reached[number] = True

@@ -19,6 +19,7 @@ from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.reshape import ReshapeLayer
+from nacre_layers.shapes.silence import SilenceLayer
 from nacre_layers.shapes.split import SplitLayer
 from small_layers import AddLayer, HalveLayer, MatrixLayer, SquareLossLayer, data, fill
 
@@ -216,6 +217,16 @@ def test_a_bad_dangling_blob() -> None:
         "blob 'dangling' of layer 'dangling' needs a gradient but reaches no loss\n"
         "  connect it to a loss, or exclude layer 'dangling' from this phase (exclude = ['train'])"
     )
+
+
+def test_a_top_beside_one_that_is_needed_is_silenced() -> None:
+    layers = labelled(ip("a"), SplitLayer(name="split", bottoms="a", tops=["b", "c"]), loss("b"))
+    with pytest.raises(TopologyError, match="blob 'c' of layer 'split' needs a gradient but reaches no loss") as caught:
+        check(*layers)
+    assert "exclude" not in caught.value.remedy
+    assert "L.Silence()(top)" in caught.value.remedy
+    assert "type = \"Silence\", bottoms = ['c']" in caught.value.remedy
+    check(*layers, SilenceLayer(bottoms=["c"]))
 
 
 def test_a_split_with_one_branch_to_a_sink_that_does_not_back_propagate() -> None:
