@@ -115,13 +115,16 @@ class NetFile:
         from ..protocols.backend import Backend, open_backend
 
         backend = options.pop("backend", None)
+        named = bool(backend) or "backend" in self.table
         chosen: dict[str, Any] = {key: value for key, value in self.table.items() if key in FILE_OPTIONS}
         with pinned(self.pins, self.kernels):
             if not isinstance(backend, Backend):
                 backend = open_backend(self.backend(backend))
             chosen |= {"backend": backend, "phase": phase, "pins": self.pins, "kernels": self.kernels}
             chosen |= {"algorithm": self.algorithm, "fitted": self.fitted, **options}
-            return Net(self.name, self.layers, **chosen)
+            made = Net(self.name, self.layers, **chosen)
+            made.backend_named = named
+            return made
 
     def without_outputs(self) -> NetFile:
         """Return this file without the layers that only write files, for looking at a net without running it."""
@@ -327,7 +330,8 @@ def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) ->
     """Return the TOML text of a net file or a net; reading it gives equal layers.
 
     Paths below `folder`, the folder of the new file (by default the net file's own), become relative to it. [plugins]
-    requires the distributions other than nacre whose layers and components are used.
+    requires the distributions other than nacre whose layers and components are used. The backend is named if somebody
+    has named it.
 
     Raises:
         ConfigError: a layer holds an array, or is of a class that no plugin offers, so that no file can name it.
@@ -346,13 +350,16 @@ def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) ->
         parts = [*thing.layers, *([thing.solver()] if thing.has_solver else [])]
         pins = thing.pins
     else:
-        return net_text(thing, thing.layers, Path() if base is None else base)
+        return net_text(thing, thing.layers, Path() if base is None else base, with_backend=thing.backend_named)
     return _text(head, thing.layers, base, parts, pins, plugins, tail)
 
 
-def net_text(net: Net, layers: Sequence[Layer], base: Path, arrays: list[Any] | None = None) -> str:
+def net_text(
+    net: Net, layers: Sequence[Layer], base: Path, arrays: list[Any] | None = None, *, with_backend: bool = True
+) -> str:
     """Return the text of a net file in a folder with a net's options and these layers, whose arrays go to `arrays`."""
-    head: Table = {"name": net.name, "seed": net.seed, "backend": net.backend.name, "dtype": net.dtype}
+    named = {"backend": net.backend.name} if with_backend else {}
+    head: Table = {"name": net.name, "seed": net.seed, **named, "dtype": net.dtype}
     head |= {"compute": net.compute_dtype} if net.compute_dtype != net.dtype else {}
     head |= {"deterministic": True} if net.deterministic else {}
     head |= {"insert_splits": True} if net.insert_splits else {}

@@ -47,6 +47,8 @@ class NetAccess:
     frozen: set[str]
     trainings: weakref.WeakSet[Any]
     allocated: bool
+    backend_named: bool
+    """Whether somebody has named the backend: a net file of this net then names it, too."""
     learned: Fitted = MappingProxyType({})
     """What `fit` learned of its data."""
     _closed: bool

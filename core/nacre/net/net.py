@@ -154,6 +154,7 @@ class Net(NetAccess):
         self.allocated = False
         self.division: Division | None = None
         self._options = options
+        self.backend_named = bool(backend)
         self._predictors: dict[Any, Net] = {}
         self._closed = False
         given = _parameters_of(share, options)
@@ -550,7 +551,7 @@ class Net(NetAccess):
         ours |= {"freeze": frozen, "share": self, "allocate": self.allocated, "fitted": self.fitted}
         net = Net(name or f"{self.name} ({phase})", chosen, phase=phase, **ours | options)
         net.turns = self.turns
-        net.parameters.iterations = self.parameters.iterations
+        net.parameters.iterations, net.backend_named = self.parameters.iterations, self.backend_named
         if self._passes.watch is not None:
             net.find_nan()
         return net

@@ -587,6 +587,21 @@ def test_a_net_is_written_as_well() -> None:
     assert again.net(allocate=False).dtype == "float64"
 
 
+def test_a_backend_is_written_if_somebody_has_named_it() -> None:
+    layers = load(write()).layers
+    for net in (Net("n", layers, allocate=False), load(write()).net(allocate=False)):
+        assert "backend" not in tomllib.loads(dumps(net))
+        assert "backend" not in tomllib.loads(dumps(net.derive("test", allocate=False)))
+    for backend in ("numpy", open_backend("numpy")):
+        for net in (
+            Net("n", layers, backend=backend, allocate=False),
+            load(write()).net(backend=backend, allocate=False),
+            load(write(NET.replace("seed", 'backend = "numpy"\nseed'))).net(allocate=False),
+        ):
+            assert tomllib.loads(dumps(net))["backend"] == "numpy"
+            assert tomllib.loads(dumps(net.derive("test", allocate=False)))["backend"] == "numpy"
+
+
 def test_what_is_written_requires_whose_layers_and_components_it_has() -> None:
     class Mine(Identity):
         pass
