@@ -25,7 +25,8 @@ def shown(capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_ten_lines_and_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     solver().solve(toy_net())
     *lines, end = shown(capsys)
-    assert [line.partition(":")[0] for line in lines] == [f"iteration {number}" for number in range(20, 201, 20)]
+    numbers = [line.partition(":")[0].partition(", ")[2] for line in lines]
+    assert numbers == [f"iteration {number}" for number in range(20, 201, 20)]
     assert all(": loss " in line and "records/s" in line for line in lines)
     assert end.startswith("done after 200 iterations: ")
 
@@ -51,7 +52,7 @@ def test_the_last_summary_is_shown_wherever_it_ends(capsys: pytest.CaptureFixtur
     with solver().start(toy_net(), [stop], [TrainingSummary(every_n_iter=2), Progress()]) as training:
         training.run()
     *_, last, end = shown(capsys)
-    assert last.startswith("iteration 33: loss ")
+    assert last.startswith("epoch 7, iteration 33: loss ")  # of 47 records, in batches of 10
     assert end.startswith("stopped by somebody after 33 iterations")
 
 
@@ -160,6 +161,20 @@ def test_progress_may_stand_before_other_callbacks(first: bool, capsys: pytest.C
     solver(*callbacks, max_iter=None, max_epoch=3).start(toy_net()).run()
     validations = [line.partition(",")[0] for line in shown(capsys) if "validation" in line]
     assert validations == ["epoch 1 of 3", "epoch 2 of 3", "epoch 3 of 3"]
+
+
+def test_lines_by_iteration_name_the_epoch_if_the_data_have_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+    each = [TrainingSummary(every_n_iter=2)]
+    solver(*each, max_iter=10).solve(toy_net())
+    assert [line.partition(":")[0] for line in shown(capsys)[:5]] == [
+        f"epoch {epoch}, iteration {iteration}" for epoch, iteration in [(1, 2), (1, 4), (2, 6), (2, 8), (2, 10)]
+    ]
+    solver(*each, max_iter=10, max_epoch=2).solve(toy_net())
+    assert [line.partition(":")[0] for line in shown(capsys)[1:3]] == [
+        "epoch 1 of 2, iteration 4", "epoch 2 of 2, iteration 6"
+    ]  # fmt: skip
+    solver(*each, max_iter=2).solve(pulled_net())
+    assert shown(capsys)[0].startswith("iteration 2: ")
 
 
 def test_the_line_of_a_notebook_names_the_epoch_that_is_on(

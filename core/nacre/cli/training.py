@@ -252,6 +252,8 @@ class Screen:
         self._layers: dict[str, Mapping[str, Layer]] = {}  # of the phases that reports were about
 
     def __enter__(self) -> Screen:
+        if self.training is not None:
+            self._pass_end = self.training.iteration, self.training.epochs
         if self.quiet or not sys.stdout.isatty():
             return self
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -288,10 +290,16 @@ class Screen:
 
     def line(self, event: str, data: Mapping[str, Any]) -> str:
         """Return the line for a report, or "" if it needs none."""
-        most = self.training.solver.max_epoch if self.training else None
-        when = f"epoch {data['epoch']} of {most}, " if most else ""
         line = report_line(event, *self._shown_of(data))
-        return f"{when}{line}" if line else ""
+        return f"{self._epoch_text(data['iteration'], data['epoch'])}{line}" if line else ""
+
+    def _epoch_text(self, iteration: int, passes: int) -> str:
+        """Return the epoch that is on, or has just ended, when so many passes are complete; "" if data have no end."""
+        if self.training is None or self.training.endless:
+            return ""
+        most = self.training.solver.max_epoch
+        number = passes if (iteration, passes) == self._pass_end else passes + 1
+        return f"epoch {min(number, most)} of {most}, " if most else f"epoch {number}, "
 
     def _shown_of(self, data: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Mapping[str, str]]]:
         """Return the data of a report without the statistics of single classes, and the units of the others."""
@@ -306,15 +314,16 @@ class Screen:
 
     def _step(self, iteration: int) -> None:
         training = self.training
-        if self._bar is None or training is None:
+        if training is None:
             return
         if training.epochs != self._pass_end[1]:
             self._pass_end = iteration, training.epochs
+        if self._bar is None:
+            return
         if time.perf_counter() - self._shown < REFRESH:
             return
         self._shown = time.perf_counter()
-        total, most = self._total(), training.solver.max_epoch
-        where = f"epoch {min(training.epochs + 1, most)} of {most}, " if most else ""
+        total, where = self._total(), self._epoch_text(iteration, training.epochs)
         self._bar.update(
             self._task,
             description=f"{where}iteration {iteration}" + (f" of {total}" if total else ""),

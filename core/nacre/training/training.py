@@ -267,6 +267,11 @@ class Training:
         self.rate.set(rate)
 
     @property
+    def endless(self) -> bool:
+        """Whether no source of the net has data with an end, so that there are no passes over them."""
+        return all(op.state.endless for op in self.net.ops if isinstance(op.state, SourceState))
+
+    @property
     def complete(self) -> bool:
         """Whether the solver's `max_iter` or `max_epoch` is reached."""
         most = self.solver.max_epoch
@@ -528,8 +533,7 @@ class Training:
 
     def _refuse_epochs(self) -> None:
         """Raise a ConfigError if the training should end after passes over data that have no end."""
-        sources = [op.state for op in self.net.ops if isinstance(op.state, SourceState)]
-        if self.solver.max_epoch is not None and all(source.endless for source in sources):
+        if self.solver.max_epoch is not None and self.endless:
             raise ConfigError(
                 f"max_epoch={self.solver.max_epoch}, but no source of net '{self.net.name}' has an end, so there are "
                 "no passes over its data",

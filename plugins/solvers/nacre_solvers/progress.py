@@ -104,9 +104,10 @@ class Notebook(Lines):
 
     def report(self, event: str, data: Mapping[str, Any]) -> None:
         due = event == "end" or time.perf_counter() - self.last >= REWRITTEN
+        if event == "step":
+            super().report(event, data)
         if event == "step" and due and self.training:
-            epoch = min(data["epoch"] + 1, self.training.solver.max_epoch or data["epoch"] + 1)  # the one that is on
-            self.parts["summary"] = self.line("summary", {**data, "epoch": epoch, "loss": self.training.loss})
+            self.parts["summary"] = self.line("summary", {**data, "loss": self.training.loss})
         elif event != "step" and (line := self.line(event, data)):
             self.parts[event] = line
         if due and self.parts:

@@ -36,9 +36,9 @@ def snapshots(folder: str = "snapshots") -> list[str]:
 def test_a_training_on_a_plain_screen() -> None:
     lines = run("train", "small.toml").out.splitlines()
     assert lines[0] == "training 'small': 147 parameters, 60 iterations of 10 records; snapshots go to snapshots"
-    assert lines[1].startswith("iteration 20: loss ")
-    assert any(line.startswith("iteration 30: validation: loss ") and " of 27)" in line for line in lines)
-    assert "iteration 60: saved snapshots/snapshot-000060.h5" in lines
+    assert lines[1].startswith("epoch 4, iteration 20: loss ")  # of 60 records, in batches of 10
+    assert any(line.startswith("epoch 5, iteration 30: validation: loss ") and " of 27)" in line for line in lines)
+    assert "epoch 10, iteration 60: saved snapshots/snapshot-000060.h5" in lines
     assert lines[-4].startswith("done after 60 iterations: ")
     assert lines[-3:] == [
         "snapshot: snapshots/snapshot-000060.h5",
@@ -142,7 +142,7 @@ def test_statistics_of_the_training_net_are_reported() -> None:
     done = run("train", "small.toml", "--log", "log.jsonl")
     summary = next(json.loads(line) for line in Path("log.jsonl").read_text().splitlines() if '"summary"' in line)
     assert summary["statistics"]["accuracy"]["records"] == 200
-    line = next(line for line in done.out.splitlines() if line.startswith("iteration 60: loss"))
+    line = next(line for line in done.out.splitlines() if ", iteration 60: loss" in line)
     assert line.endswith(" of 200)")
     told = run("train", "small.toml", "--set", "solver.max_iter=50", "--json").json["statistics"]
     assert told["train"]["accuracy"]["records"] == 100
@@ -155,7 +155,7 @@ def test_the_sum_of_several_losses_is_told_apart_from_a_layer_called_loss() -> N
     Path("two.toml").write_text(f"insert_splits = true\n{text.replace('[solver]', second + '[solver]', 1)}")
     lines = run("train", "two.toml").out.splitlines()
     for start in ("iteration 60: total loss ", "iteration 60: validation: total loss "):
-        (line,) = [line for line in lines if line.startswith(start)]
+        (line,) = [line for line in lines if f", {start}" in line]
         assert "; loss: loss 0." in line and "; loss2: loss 0." in line
     assert run("test", "two.toml", "snapshots").out.startswith("test, after 60 iterations: total loss ")
 
@@ -261,7 +261,7 @@ def test_a_signal_ends_after_the_iteration_and_says_how_to_go_on(number: signal.
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            if line.startswith("iteration 40: saved"):
+            if ", iteration 40: saved" in line:
                 break
         process.send_signal(number)
         rest = process.stdout.read().splitlines()
