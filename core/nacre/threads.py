@@ -79,13 +79,19 @@ def interruptible() -> Generator[None]:
         _waits.waits = False
 
 
-@contextmanager
-def ending_waits(to_end: Callable[[], bool]) -> Generator[None]:
-    """Let waits in the block end as soon as `to_end` returns true; whoever changes that calls `end_wait`."""
-    _waits.to_end = to_end
-    try:
-        yield
-    finally:
+class EndingWaits:
+    """Lets waits in the block end as soon as `to_end` returns true; whoever changes that calls `end_wait`.
+
+    It may be entered again and again: a training does so for every batch.
+    """
+
+    def __init__(self, to_end: Callable[[], bool]) -> None:
+        self.to_end = to_end
+
+    def __enter__(self) -> None:
+        _waits.to_end = self.to_end
+
+    def __exit__(self, *_: object) -> None:
         del _waits.to_end
 
 

@@ -67,7 +67,8 @@ class Sources:
             short: list[int] = []
             for op, state in self._at_work:
                 rows, batch = state.rows, op.outputs[0].shape[0]
-                if not (isinstance(rows, Integral) and 0 <= rows <= batch):
+                # the type first: to ask an abstract class takes two calls of Python in every batch
+                if not ((type(rows) is int or isinstance(rows, Integral)) and 0 <= rows <= batch):
                     reason = f"its rows are {brief(rows)}, but must be how many rows of the batch of {batch} are real"
                     raise wrong(state, reason, "forward must set self.rows")
                 if rows < batch:

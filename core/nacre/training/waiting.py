@@ -9,7 +9,10 @@ from time import perf_counter
 
 from ..protocols.backend import Step
 from ..protocols.state import SourceState
-from ..threads import ending_waits
+from ..threads import EndingWaits
+
+WHOLE = nullcontext()
+"""That of a wait which does not end before its batch is there."""
 
 
 class Waiting:
@@ -19,7 +22,7 @@ class Waiting:
     """
 
     def __init__(self, to_end: Callable[[], bool], clock: Callable[[], float] = perf_counter) -> None:
-        self.to_end = to_end
+        self.ending = EndingWaits(to_end)
         self.clock = clock
         self.seconds = 0.0
         self.begun = False
@@ -35,7 +38,7 @@ class Waiting:
     def _measured(self, call: Callable[[], None]) -> Callable[[], None]:
         def measured() -> None:
             begin = self.clock()
-            with nullcontext() if self.begun else ending_waits(self.to_end):
+            with WHOLE if self.begun else self.ending:
                 call()
             self.begun = True
             self.seconds += self.clock() - begin
