@@ -125,10 +125,10 @@ $(VENV)/torch.stamp: | $(VENV)/made.stamp
 	@$(call install,torch==2.13.0)
 	@touch $@
 
-# NVIDIA's compiler of CUDA C++, which needs no GPU; by itself for the same reason.
+# NVIDIA's compiler of CUDA C++, which needs no GPU, and the oldest one of CUDA 12; by itself for the same reason.
 $(VENV)/nvrtc.stamp: | $(VENV)/made.stamp
 	@echo "installing NVIDIA's compiler of CUDA C++ into $(VENV) ..."
-	@$(call install,nvidia-cuda-nvrtc==13.0.88)
+	@$(call install,nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-nvrtc-cu12==12.0.140)
 	@touch $@
 
 ifeq ($(UV),)

@@ -11,7 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-LINE = "pip install nvidia-cuda-nvrtc"
+LINE = "make nvrtc"
+NEWER, OLDEST = 13, 12
+"""Major versions of CUDA whose compilers are installed: of the latter the oldest that nacre[cuda12] admits."""
+BY_CUPY = ("-ftz=true", "--device-as-default-execution-space")
+"""What CuPy gives the compiler besides the options of a kernel, and the processor."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +27,10 @@ class Needs:
 
 
 @cache
-def library() -> Any:
-    """Return the compiler's library, or None if there is none."""
+def library(major: int = NEWER) -> Any:
+    """Return the compiler's library of a version of CUDA, or None if there is none."""
     folders = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
-    found = sorted(path for folder in folders for path in Path(folder, "nvidia").glob("**/libnvrtc.so.*"))
+    found = sorted(path for folder in folders for path in Path(folder, "nvidia").glob(f"**/libnvrtc.so.{major}"))
     if not found:
         return None
     for beside in found[-1].parent.glob("libnvrtc-builtins.so.*"):  # which it looks for by its name alone
@@ -36,28 +40,24 @@ def library() -> Any:
 
 def missing() -> str:
     """Return why nothing can be compiled here, or ""."""
-    return "" if library() is not None else f"there is no NVRTC: {LINE}"
+    here = library(NEWER) is not None and library(OLDEST) is not None
+    return "" if here else f"there is no NVRTC of CUDA {OLDEST} and {NEWER}: {LINE}"
 
 
-def version() -> tuple[int, int]:
-    """Return the version of the compiler."""
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    _check(library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
-    return major.value, minor.value
-
-
-def compiled(code: str, expressions: Sequence[str], arch: str, options: Sequence[str] = ()) -> dict[str, Needs]:
-    """Compile a text for a processor such as "sm_90"; return what each of its kernels needs.
+def compiled(
+    code: str, expressions: Sequence[str], arch: str, options: Sequence[str] = (), major: int = NEWER
+) -> dict[str, Needs]:
+    """Compile a text as CuPy does, for a processor such as "sm_90"; return what each of its kernels needs.
 
     Raises:
         ValueError: it does not compile; the message is the compiler's.
     """
-    nvrtc, program = library(), ctypes.c_void_p()
+    nvrtc, program = library(major), ctypes.c_void_p()
     _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), code.encode(), b"kernels.cu", 0, None, None))
     try:
         for one in expressions:
             _check(nvrtc.nvrtcAddNameExpression(program, one.encode()))
-        given = [f"--gpu-architecture={arch}", "-ftz=true", *options]
+        given = [*options, *BY_CUPY, f"-arch={arch}"]
         status = nvrtc.nvrtcCompileProgram(program, len(given), (ctypes.c_char_p * len(given))(*map(str.encode, given)))
         if status:
             raise ValueError(_text(nvrtc, program))

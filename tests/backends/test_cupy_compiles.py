@@ -18,8 +18,8 @@ def test_every_file_is_compiled() -> None:
     assert {path.stem for path in FOLDER.glob("*.cu")} == set(EXPRESSIONS)
 
 
-def check(file: str, expressions: list[str], arch: str) -> None:
-    needs = nvrtc.compiled(source(file), expressions, arch, OPTIONS)
+def check(file: str, expressions: list[str], arch: str, major: int = nvrtc.NEWER) -> None:
+    needs = nvrtc.compiled(source(file), expressions, arch, OPTIONS, major)
     spilled = {name: one for name, one in needs.items() if one.stack}
     assert not spilled
     assert all(0 < one.registers <= 128 for one in needs.values()), needs
@@ -46,11 +46,24 @@ def test_it_compiles_for_ampere_without_spills(file: str) -> None:
     check(file, list({one.partition("<")[0]: one for one in narrow(file)}.values()), "sm_80")  # one of each
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_120"])
 @pytest.mark.parametrize("file", EXPRESSIONS)
-def test_all_of_it_compiles_without_spills(file: str, arch: str) -> None:
-    check(file, EXPRESSIONS[file], arch)
+def test_the_oldest_compiler_takes_it(file: str) -> None:
+    """With CuPy's own options, of which it takes none twice."""
+    check(file, narrow(file)[:1], "sm_80", nvrtc.OLDEST)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("arch", "major"),
+    [
+        *((one, nvrtc.NEWER) for one in ("sm_80", "sm_90", "sm_100", "sm_120")),
+        ("sm_80", nvrtc.OLDEST),
+        ("sm_90", nvrtc.OLDEST),
+    ],
+)
+@pytest.mark.parametrize("file", EXPRESSIONS)
+def test_all_of_it_compiles_without_spills(file: str, arch: str, major: int) -> None:
+    check(file, EXPRESSIONS[file], arch, major)
 
 
 def test_a_spill_is_seen() -> None:

@@ -169,6 +169,7 @@ template <class First, class... Rest> struct Chain<First, Rest...> {
         numbers_of(c, numbers);
         for (int n = 0; n < N; n++) other[n] = 0;
         if (First::others) load_wide<T, N>(other, reinterpret_cast<const T *>(inputs[0]) + start);
+#pragma unroll
         for (int n = 0; n < N; n++) x[n] = First::forward(x[n], other[n], c);
         Above::template forward<T, N>(x, inputs + First::others, numbers + NUMBERS, start);
     }
@@ -182,14 +183,17 @@ template <class First, class... Rest> struct Chain<First, Rest...> {
         numbers_of(c, numbers);
         for (int n = 0; n < N; n++) other[n] = 0;
         if (First::others && !TOP) load_wide<T, N>(other, reinterpret_cast<const T *>(inputs[0]) + start);
+#pragma unroll
         for (int n = 0; n < N; n++) y[n] = TOP ? top[n] : First::forward(x[n], other[n], c);
         Above::template backward<TOP, T, N>(y, top, d, inputs + First::others, diffs + First::others, numbers + NUMBERS,
                                             start);
         if (First::others && diffs[0]) {
             Wide<T> slope[N];
+#pragma unroll
             for (int n = 0; n < N; n++) slope[n] = First::backward_other(x[n], other[n], y[n], d[n], c);
             store_wide<T, N>(reinterpret_cast<T *>(diffs[0]) + start, slope);
         }
+#pragma unroll
         for (int n = 0; n < N; n++) d[n] = First::backward(x[n], other[n], y[n], d[n], c);
     }
 };

@@ -18,8 +18,8 @@ from nacre import Array, LayerState, Neuron, Own
 from nacre_layers.neurons import is_relu
 
 FOLDER = Path(__file__).parent
-OPTIONS = ("-std=c++17", "-default-device")
-"""For NVRTC: up to CUDA 13.0 it takes generic lambdas for functions of the host, unless that is said."""
+OPTIONS = ("-std=c++17",)
+"""For NVRTC, besides those that CuPy always gives; up to CUDA 12.8 it takes none of them twice."""
 THREADS = 256
 """Threads of a block, for every kernel."""
 MOST_BLOCKS = 4096
