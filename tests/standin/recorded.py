@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 
 
 def parameters(function) -> list[str] | None:
@@ -21,6 +22,20 @@ def parameters(function) -> list[str] | None:
         bare = bare and stars != "*"
         names.append(f"{stars}{one.name}" + "=" * (not stars and one.default is not one.empty))
     return names
+
+
+def signature(thing) -> list[str] | None:
+    """Return the parameters of a function, or of a class that makes something, as Cython has written them down.
+
+    A type stands before a name, as in "bytes commId" or "size_t size"; they are the first line of what `help` shows.
+    """
+    line = (inspect.getdoc(thing) or "").partition("\n")[0]
+    name = getattr(thing, "__name__", "")
+    if (found := re.fullmatch(rf"(?:\w+\.)*{name}\((.*)\)(?: -> .*)?", line)) is None or not name:
+        return parameters(thing)
+    parts = re.findall(r"(?:[^,(\[{]|\([^)]*\)|\[[^]]*\]|\{[^}]*\})+", found[1])
+    given = (one.strip().partition("=") for one in parts)
+    return [f"{name}{sign}" for name, sign, _ in given if name and name.split()[-1] != "self"]
 
 
 def text(found: dict) -> str:

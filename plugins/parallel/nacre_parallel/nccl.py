@@ -38,7 +38,7 @@ class NcclCommunicator(Communicator):
         self.base, self.rank, self.size = base, base.rank, base.size
         unique = base.share([*self._nccl.get_unique_id()] if base.rank == 0 else None)
         try:
-            self._comm: Any = self._nccl.NcclCommunicator(self.size, tuple(unique), self.rank)
+            self._comm: Any = self._nccl.NcclCommunicator(self.size, bytes(unique), self.rank)
         except self._nccl.NcclError as error:
             raise RankError(f"NCCL cannot connect the ranks: {error}", "give each rank a GPU of its own") from error
         self._types = {name: getattr(self._nccl, f"NCCL_{name.upper()}") for name in NUMBERS}

@@ -7,6 +7,7 @@ from . import cuda as cuda
 from ._arrays import ndarray
 from ._arrays import ufunc as ufunc
 from ._interface import INTERFACE as _INTERFACE
+from ._interface import held as _held
 from ._machine import machine as machine
 from ._machine import shared
 
@@ -25,6 +26,13 @@ def get_array_module(*args):
     return sys.modules[__name__] if any(isinstance(one, ndarray) for one in args) else _np
 
 
+def _twice(options):
+    """Return the first of the options that CuPy gives the compiler itself; those of CUDA 12.0 to 12.8 refuse two."""
+    own = "-default-device", "--device-as-default-execution-space", "-ftz", "--ftz", "-arch", "--gpu-architecture"
+    return next((one for one in options if one.partition("=")[0] in own), None)
+
+
+@_held("RawModule")
 class RawModule:
     """Kernels in CUDA C++, compiled for the processor by `shared.kernels`."""
 
@@ -40,6 +48,10 @@ class RawModule:
         name_expressions=None,
         jitify=False,
     ):
+        if twice := _twice(options):
+            raise RuntimeError(
+                f"nvrtc: error: argument {twice} was given, which CuPy gives too: defined more than once"
+            )
         if shared.kernels is None:
             raise NotImplementedError("the stand-in for CuPy compiles no CUDA C++ unless shared.kernels does")
         self._functions = shared.kernels(code, options)

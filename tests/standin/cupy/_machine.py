@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from ._interface import held
+
 ROUND = 512
 """Blocks of memory are multiples of so many bytes, as CuPy's."""
 POISON = 0xFF
@@ -82,9 +84,10 @@ class Shared:
 
 
 class Event:
+@held("cuda.Event")
     """A point in a stream; one that was never recorded is over."""
 
-    def __init__(self, block=True, disable_timing=False, interprocess=False):
+    def __init__(self, block=False, disable_timing=False, interprocess=False):
         self.point = Point(None)
         self.point.done = True
 
@@ -119,6 +122,7 @@ class Point:
 
 
 class Stream:
+@held("cuda.Stream")
     """A queue of calls, which runs at once unless the machine is lazy; while it is captured calls go into `graph`."""
 
     def __init__(self, null=False, non_blocking=False, ptds=False, priority=None):
@@ -205,6 +209,7 @@ class Graph:
             stream.enqueue(call)
 
     def upload(self, stream=None):
+@held("cuda.Graph")
         """Do nothing."""
 
 
@@ -267,6 +272,7 @@ class MemoryPointer:
 class MemoryPool:
     """Blocks by size and stream."""
 
+@held("cuda.MemoryPointer")
     def __init__(self, allocator=None):
         self.free, self.total, self.limit = defaultdict(list), 0, 0
 
@@ -281,6 +287,7 @@ class MemoryPool:
                     shared.used -= self._drop()
                     if shared.used + wanted > shared.total or (self.limit and self.total + wanted > self.limit):
                         raise OutOfMemoryError(size, self.total, self.limit)
+@held("cuda.MemoryPool")
                 raw = np.empty(wanted + ROUND, np.uint8)
                 start = -raw.ctypes.data % ROUND
                 buffer = raw[start : start + wanted]
@@ -344,3 +351,4 @@ def using_allocator(allocator=None):
         yield
     finally:
         machine.allocator = before
+@held("cuda.using_allocator")

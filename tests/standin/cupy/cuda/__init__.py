@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .._interface import held
 from .._machine import Event as Event
 from .._machine import Graph as Graph
 from .._machine import MemoryPool as MemoryPool
@@ -12,16 +13,19 @@ from . import memory as memory
 from . import runtime
 
 
+@held("cuda.get_current_stream")
 def get_current_stream(device_id=-1):
     """Return the stream that the thread's calls go to."""
     return machine.stream
 
 
+@held("cuda.is_available")
 def is_available():
     """Return whether there is a device."""
     return shared.error is None and bool(shared.devices)
 
 
+@held("cuda.Device")
 class Device:
     """A GPU."""
 
@@ -51,6 +55,7 @@ class Device:
         pass
 
 
+@held("cuda.alloc_pinned_memory")
 def alloc_pinned_memory(size):
     """Return memory of the host from which copies do not wait, perhaps more than was asked for."""
     return np.zeros(-(-size // 512) * 512, np.uint8)

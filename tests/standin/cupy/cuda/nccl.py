@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .._interface import held
+
 available = True
 BYTES = 128  # of NCCL's unique id
 LIMIT = 600.0  # seconds after which the others are taken to be gone
@@ -23,20 +25,22 @@ class NcclError(RuntimeError):
     """What NCCL has refused."""
 
 
+@held("cuda.nccl.get_unique_id")
 def get_unique_id():
-    """Return what tells the ranks of a communicator where to meet: whole numbers from 0 to 255."""
+    """Return what tells the ranks of a communicator where to meet."""
     name = tempfile.mkdtemp(prefix="nccl").encode()
-    return tuple(name + bytes(BYTES - len(name)))
+    return name + bytes(BYTES - len(name))
 
 
+@held("cuda.nccl.NcclCommunicator")
 class NcclCommunicator:
     """One rank of a communicator."""
 
-    def __init__(self, ndev, commId, rank):
+    def __init__(self, ndev, commId, rank, config=None):
         if len(commId) != BYTES:
-            raise NcclError("NCCL_ERROR_INVALID_ARGUMENT: invalid argument")
+            raise ValueError(f"commId length {len(commId)} != {BYTES}.")
         self.size, self.rank, self.calls = ndev, rank, 0
-        self.folder = Path(bytes(commId).rstrip(b"\0").decode())
+        self.folder = Path(commId.rstrip(b"\0").decode())
 
     def allReduce(self, sendbuf, recvbuf, count, datatype, op, stream):
         _write(recvbuf, self._reduced(sendbuf, count, datatype, op))
