@@ -63,6 +63,17 @@ def counted_by(cupy: Any) -> None:
         range(cupy.count_nonzero(of(cupy, 1, 2)))
 
 
+def chosen_by_truths(cupy: Any) -> None:
+    with cupy.machine.step():
+        of(cupy, 1, 2)[of(cupy, 1, 2) > 1]
+
+
+def written_where_true(cupy: Any) -> None:
+    x = of(cupy, 1, 2)
+    with cupy.machine.step():
+        x[x > 1] = 0
+
+
 def mode_of_take(cupy: Any) -> None:
     cupy.take(of(cupy, 1, 2), cupy.array([0]), mode="clip")
 
@@ -99,6 +110,8 @@ def type_of_takes_out(cupy: Any) -> None:
         (looked_at, r"float\(\) of an array inside a step waits for the device"),
         (decided_by, r"bool\(\) of an array inside a step"),
         (counted_by, r"int\(\) of an array inside a step"),
+        (chosen_by_truths, "an index of truths.*inside a step"),
+        (written_where_true, "an index of truths.*inside a step"),
         (mode_of_take, r"take\(\) got an unexpected keyword argument 'mode'"),
         (where_of_ufuncs, "Wrong arguments {'where'"),
         (where_of_sum, r"sum\(\) got an unexpected keyword argument 'where'"),
@@ -192,11 +205,21 @@ def test_memory_that_is_free_is_handed_out_again_and_is_not_clean(cupy: Any) -> 
 def test_a_capture_records_and_computes_nothing(cupy: Any) -> None:
     stream = cupy.cuda.Stream(non_blocking=True)
     x, y = of(cupy, 1, 2), of(cupy, 0, 0)
+    places, truths = cupy.array(np.array([1, 0])), x > 1
     with stream:
         stream.begin_capture()
         cupy.add(x, 1, out=y)
-        for call in (y.get, lambda: cupy.matmul(x, y), stream.synchronize, lambda: y.set(np.zeros(2, np.float32))):
-            with pytest.raises((RuntimeError, NotImplementedError), match="captur"):
+        for call, told in (
+            (y.get, "the current stream is capturing, so D2H transfers are disallowed"),
+            (lambda: float(y[0]), "so D2H transfers"),
+            (lambda: x[truths], "so D2H transfers"),
+            (lambda: x.__setitem__(truths, y[:1]), "so D2H transfers"),
+            (lambda: y.set(np.zeros(2, np.float32)), "so H2D transfers"),
+            (lambda: x[[0, 1]], "so H2D transfers"),
+            (lambda: x.__setitem__(places, 3), "so H2D transfers"),
+            (lambda: cupy.matmul(x, y), "calling cuBLAS API during stream capture"),
+        ):
+            with pytest.raises((RuntimeError, NotImplementedError), match=told):
                 call()
         graph = stream.end_capture()
     assert y.get().tolist() == [0, 0]
@@ -205,6 +228,47 @@ def test_a_capture_records_and_computes_nothing(cupy: Any) -> None:
     x.fill(5)
     graph.launch(stream)
     assert y.get().tolist() == [6, 6]
+
+
+def test_waiting_for_a_stream_spoils_its_capture(cupy: Any) -> None:
+    stream, error = cupy.cuda.Stream(non_blocking=True), cupy.cuda.runtime.CUDARuntimeError
+    x = of(cupy, 1, 2)
+    with stream:
+        stream.begin_capture()
+        with pytest.raises(error, match="StreamCaptureUnsupported"):
+            stream.synchronize()
+        with pytest.raises(RuntimeError, match="has invalidated the capture"):
+            stream.is_capturing()
+        with pytest.raises(error, match="StreamCaptureInvalidated"):
+            cupy.add(x, 1, out=x)
+        with pytest.raises(error, match="StreamCaptureInvalidated"):
+            stream.end_capture()
+        assert not stream.is_capturing()
+        cupy.add(x, 1, out=x)
+    assert x.get().tolist() == [2, 3]
+
+
+def test_arguments_of_compiled_functions_have_their_types(cupy: Any) -> None:
+    from cupy.cuda import nccl
+
+    for call, told in (
+        (
+            lambda: nccl.NcclCommunicator(1, tuple(nccl.get_unique_id()), 0),
+            "'commId' has incorrect type .expected bytes",
+        ),
+        (lambda: cupy.cuda.alloc_pinned_memory(1.5), "float"),
+        (lambda: cupy.cuda.runtime.memcpyAsync(0, 0, 0, 1), "missing a required argument: 'stream'"),
+        (lambda: cupy.cuda.Event(timing=False), "unexpected keyword argument 'timing'"),
+        (lambda: cupy.RawModule(code="", options=["-std=c++17"]), "'options' has incorrect type .expected tuple"),
+    ):
+        with pytest.raises(TypeError, match=told):
+            call()
+
+
+@pytest.mark.parametrize("option", ["-default-device", "--device-as-default-execution-space", "-ftz=true"])
+def test_no_option_of_the_compiler_is_given_that_cupy_gives(cupy: Any, option: str) -> None:
+    with pytest.raises(RuntimeError, match="defined more than once"):
+        cupy.RawModule(code="", options=("-std=c++17", option))
 
 
 def test_a_missing_event_shows_where_the_device_runs_late(cupy: Any) -> None:

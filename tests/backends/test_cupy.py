@@ -410,20 +410,31 @@ def test_what_is_not_capturable_splits_the_graph(backend: Any) -> None:
         assert found == [["gain"], ["w", "w/Tanh"]]
 
 
-def test_a_state_that_cannot_be_captured_after_all_is_an_error_and_the_stream_works_on(backend: Any) -> None:
-    class WaitingState(GainState):
+@pytest.mark.parametrize(
+    ("forbidden", "told"),
+    [
+        (lambda state, x: state.backend.to_host(x), "so D2H transfers are disallowed"),
+        (lambda state, x: state.backend.backend.wait(), "StreamCaptureUnsupported"),  # which spoils the capture, too
+    ],
+    ids=["looks", "waits"],
+)
+def test_a_state_that_cannot_be_captured_after_all_is_an_error_and_the_stream_works_on(
+    backend: Any, forbidden: Any, told: str
+) -> None:
+    class ForbiddenState(GainState):
         def forward(self, inputs: list[Any]) -> None:
-            self.backend.to_host(inputs[0])
+            forbidden(self, inputs[0])
             super().forward(inputs)
 
-    class WaitingLayer(GainLayer):
-        def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> WaitingState:
-            return WaitingState(self, backend, inputs, diffs)
+    class ForbiddenLayer(GainLayer):
+        def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ForbiddenState:
+            return ForbiddenState(self, backend, inputs, diffs)
 
-    with Net("waits", [InputLayer(tops="x"), WaitingLayer(bottoms="x", tops="y")], backend=backend) as net:
+    with Net("waits", [InputLayer(tops="x"), ForbiddenLayer(bottoms="x", tops="y")], backend=backend) as net:
         net.forward()
-        with pytest.raises(Exception, match="StreamCaptureUnsupported"):
-            net.forward()
+        for _ in range(2):
+            with pytest.raises(Exception, match=told):
+                net.forward()
     assert not backend.stream.is_capturing()
     assert backend.to_host(backend.empty((2,), "float32")).tolist() == [0, 0]
 

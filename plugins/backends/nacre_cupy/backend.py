@@ -243,8 +243,12 @@ class CupyBackend(Backend):
 
     def drop_capture(self) -> None:
         """End a capture whose steps have failed, so that the stream can be used again."""
-        if self.stream.is_capturing():
-            with suppress(self.cupy.cuda.runtime.CUDARuntimeError):  # the capture is invalid: that ends it
+        try:
+            captures = self.stream.is_capturing()
+        except RuntimeError:  # what has failed has spoiled the capture, which goes on until it is ended
+            captures = True
+        if captures:
+            with suppress(RuntimeError):  # a spoiled one has no graph
                 self.stream.end_capture()
 
 

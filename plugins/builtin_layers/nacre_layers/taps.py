@@ -49,6 +49,7 @@ class PlacedTaps:
         self.places: list[Array] = []
         self.weights: list[Array | None] = []
         self.absent: list[Array | None] = []
+        self.nothing = backend.constant(np.zeros(()))  # a plain 0 would be copied to a device, in every pass
         for places, weights, absent in zip(taps.places, taps.weights, taps.absent, strict=True):
             self.places.append(backend.constant(places, "int64"))
             self.weights.append(None if (weights == 1).all() else backend.constant(weights))
@@ -65,7 +66,7 @@ class PlacedTaps:
             if weights is not None:
                 xp.multiply(part, weights.reshape(wide), out=part)
             if absent is not None:
-                part[(*before, absent)] = 0
+                part[(*before, absent)] = self.nothing
             if tap:
                 xp.add(y, part, out=y)
 

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from ._interface import INTERFACE
-from ._machine import MemoryPointer, allocate, implicit, launch, wait
+from ._machine import MemoryPointer, allocate, implicit, launch, transfer, wait
 
 ATTRIBUTES = frozenset(INTERFACE["ndarray"])
 
@@ -84,7 +84,7 @@ class ndarray:
     # To the host
 
     def get(self, stream=None, order="C", out=None, blocking=True):
-        wait("get()")
+        wait()
         if out is not None:
             out[...] = self._raw
             return out
@@ -99,7 +99,7 @@ class ndarray:
             raise ValueError(f"Shape mismatch. Old shape: {self.shape}, new shape: {arr.shape}")
         if not (self.flags.c_contiguous or self.flags.f_contiguous):
             raise RuntimeError("Cannot set to non-contiguous array")
-        wait("set()")
+        wait("H2D")
         self._raw[...] = arr
 
     def item(self, *args):
@@ -176,8 +176,8 @@ class ndarray:
             found = self._raw[key if isinstance(key, tuple) else (key,)]
             # a number becomes an array of no axes, and stays a view
             return self._view(found if isinstance(found, np.ndarray) else self._raw[(*parts, ...)])
-        if any(isinstance(one, ndarray) and one.dtype == bool for one in parts):
-            wait("an index of truths, whose number nobody knows before,")
+        _look_at(key)
+        if _holds_truths(key):
             return _made(self._raw[_plain(self, key)])
         empty = np.broadcast_to(np.zeros((), self.dtype), self.shape)
         made = ndarray(empty[_zeros(key)].shape, self.dtype)
@@ -187,6 +187,9 @@ class ndarray:
 
     def __setitem__(self, key, value):
         value = operand(value, "__setitem__")
+        _look_at(key)
+        if _holds_places(key) and not isinstance(value, ndarray):
+            transfer("H2D")
         raw, plain = self._raw, _plain(self, key, late=True)
         given = value._raw if isinstance(value, ndarray) else value
         if isinstance(value, ndarray) and not _holds_truths(key):
@@ -211,6 +214,18 @@ def _refuse_numpy(values):
 
 def _holds_truths(key):
     return any(isinstance(one, ndarray) and one.dtype == bool for one in (key if isinstance(key, tuple) else (key,)))
+
+
+def _holds_places(key):
+    return any(isinstance(one, ndarray | list) for one in (key if isinstance(key, tuple) else (key,)))
+
+
+def _look_at(key):
+    """Do what CuPy does with an index before it enqueues: it counts truths, and copies lists to the device."""
+    if _holds_truths(key):
+        implicit("an index of truths, which are counted, and thus bool()")
+    if any(isinstance(one, list) for one in (key if isinstance(key, tuple) else (key,))):
+        transfer("H2D")
 
 
 def _zeros(key):

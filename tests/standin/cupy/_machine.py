@@ -37,6 +37,7 @@ class OutOfMemoryError(MemoryError):
         self.args = (self.args[0],)
 
 
+INVALIDATED = "cudaErrorStreamCaptureInvalidated: operation failed due to a previous error during capture"
 streams = weakref.WeakValueDictionary()
 """By their addresses."""
 
@@ -51,7 +52,7 @@ class Machine(threading.local):
 
     @property
     def capturing(self):
-        return self.stream.graph is not None
+        return self.stream.is_capturing()
 
     @contextmanager
     def step(self):
@@ -83,8 +84,8 @@ class Shared:
             stream.synchronize()
 
 
-class Event:
 @held("cuda.Event")
+class Event:
     """A point in a stream; one that was never recorded is over."""
 
     def __init__(self, block=False, disable_timing=False, interprocess=False):
@@ -121,12 +122,15 @@ class Point:
                 self.stream.advance()
 
 
-class Stream:
 @held("cuda.Stream")
-    """A queue of calls, which runs at once unless the machine is lazy; while it is captured calls go into `graph`."""
+class Stream:
+    """A queue of calls, which runs at once unless the machine is lazy; while it is captured calls go into `graph`.
+
+    Waiting for it then spoils the capture: nothing can be enqueued any more, until the capture is ended, which fails.
+    """
 
     def __init__(self, null=False, non_blocking=False, ptds=False, priority=None):
-        self.queue, self.graph, self.null = deque(), None, null
+        self.queue, self.graph, self.null, self.spoiled = deque(), None, null, False
         self.ptr = 0 if null else id(self)
         streams[self.ptr] = self
         self._outer = []
@@ -134,6 +138,8 @@ class Stream:
     def enqueue(self, call):
         with shared.lock:
             shared.launches += 1
+            if self.spoiled:
+                raise CUDARuntimeError(901, INVALIDATED)
             if self.graph is not None:
                 self.graph.calls.append(call)
             elif shared.lazy:
@@ -149,6 +155,7 @@ class Stream:
 
     def synchronize(self):
         if self.graph is not None:
+            self.spoiled = True
             raise CUDARuntimeError(
                 900, "cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing"
             )
@@ -189,14 +196,20 @@ class Stream:
 
     def end_capture(self):
         if self.graph is None:
-            raise RuntimeError("the stream is not capturing")
+            raise CUDARuntimeError(401, "cudaErrorIllegalState: the stream is not capturing")
         graph, self.graph = self.graph, None
+        if self.spoiled:
+            self.spoiled = False
+            raise CUDARuntimeError(901, INVALIDATED)
         return graph
 
     def is_capturing(self):
+        if self.spoiled:
+            raise RuntimeError("the stream was capturing, but an error has invalidated the capture sequence")
         return self.graph is not None
 
 
+@held("cuda.Graph")
 class Graph:
     """Recorded calls."""
 
@@ -209,7 +222,6 @@ class Graph:
             stream.enqueue(call)
 
     def upload(self, stream=None):
-@held("cuda.Graph")
         """Do nothing."""
 
 
@@ -223,10 +235,15 @@ def launch(call):
     machine.stream.enqueue(call)
 
 
-def wait(what):
-    """Wait for the thread's stream, before `what` looks at memory from the host."""
+def transfer(way="D2H"):
+    """Refuse a copy to the host, or from there ("H2D"), while a stream is captured."""
     if machine.capturing:
-        raise CUDARuntimeError(900, f"cudaErrorStreamCaptureUnsupported: {what} while a stream is captured")
+        raise RuntimeError(f"the current stream is capturing, so {way} transfers are disallowed")
+
+
+def wait(way="D2H"):
+    """Wait for the thread's stream, before memory is copied to the host or from there."""
+    transfer(way)
     machine.stream.synchronize()
 
 
@@ -234,7 +251,7 @@ def implicit(what):
     """Wait for numbers that are looked at without a word; refused inside a step."""
     if machine.inside:
         raise RefusedError(f"{what} of an array inside a step waits for the device")
-    wait(what)
+    wait()
 
 
 def no_library(name):
@@ -255,6 +272,7 @@ class Memory:
             self.pool.take_back(self)
 
 
+@held("cuda.MemoryPointer")
 class MemoryPointer:
     """An address in a block."""
 
@@ -269,10 +287,10 @@ class MemoryPointer:
         return MemoryPointer(self.mem, self.offset + offset)
 
 
+@held("cuda.MemoryPool")
 class MemoryPool:
     """Blocks by size and stream."""
 
-@held("cuda.MemoryPointer")
     def __init__(self, allocator=None):
         self.free, self.total, self.limit = defaultdict(list), 0, 0
 
@@ -287,13 +305,12 @@ class MemoryPool:
                     shared.used -= self._drop()
                     if shared.used + wanted > shared.total or (self.limit and self.total + wanted > self.limit):
                         raise OutOfMemoryError(size, self.total, self.limit)
-@held("cuda.MemoryPool")
                 raw = np.empty(wanted + ROUND, np.uint8)
                 start = -raw.ctypes.data % ROUND
                 buffer = raw[start : start + wanted]
                 shared.used += wanted
                 self.total += wanted
-            if not machine.capturing and not shared.lazy:
+            if stream.graph is None and not shared.lazy:
                 buffer.fill(POISON)
             return MemoryPointer(Memory(self, buffer, stream), 0)
 
@@ -343,6 +360,7 @@ def allocate(size):
     return (machine.allocator or default_pool.malloc)(size)
 
 
+@held("cuda.using_allocator")
 @contextmanager
 def using_allocator(allocator=None):
     """Let the thread allocate by this function in the block."""
@@ -351,4 +369,3 @@ def using_allocator(allocator=None):
         yield
     finally:
         machine.allocator = before
-@held("cuda.using_allocator")
