@@ -21,11 +21,12 @@ RATE, MOMENTUM = 0.01, 0.9
 
 @dataclass(frozen=True)
 class Trained:
-    """The losses of a training, its last parameters by name, and bytes of pools before and after its replays."""
+    """The losses of a training, its last parameters by name, bytes of pools before and after replays, and graphs."""
 
     losses: list[float]
     values: dict[str, Any]
     pools: list[int]
+    graphs: int
 
 
 class Batches:
@@ -72,7 +73,8 @@ def trained(
             if step in (2, steps - 1) and net.backend.captures:  # called, captured, and from then on replayed
                 recordings = [one.pool.total_bytes() for one in net.backend.recordings]
                 pools.append(net.backend.cupy.get_default_memory_pool().total_bytes() + sum(recordings))
-        return Trained(losses, {one.name: one.value for one in net.parameters.values()}, pools)
+        graphs = sum(one.graph is not None for one in getattr(net.backend, "recordings", ()))
+        return Trained(losses, {one.name: one.value for one in net.parameters.values()}, pools, graphs)
 
 
 def fresh(name: str, *, captures: bool = True) -> Any:
@@ -90,11 +92,15 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 def replay(backend: str, name: str, steps: int, batch: int = 0) -> dict[str, Any]:
     """Compare a training that is replayed, bit by bit, with one whose steps are called; and count its memory."""
-    one = trained(name, fresh(backend), steps, batch=batch, dropout=True)
+    replays = fresh(backend)
+    one = trained(name, replays, steps, batch=batch, dropout=True)
     other = trained(name, fresh(backend, captures=False), steps, batch=batch, dropout=True)
     found = differing(one.values, other.values)
     same = not found and one.losses == other.losses and len(set(one.pools)) < 2
-    return {"ok": same, "differing": found, "losses": [one.losses, other.losses], "pools": one.pools}
+    graphs = [one.graphs, other.graphs]
+    as_meant = graphs[1] == 0 and bool(graphs[0]) == replays.captures
+    told = {"differing": found, "losses": [one.losses, other.losses], "pools": one.pools, "graphs": graphs}
+    return {"ok": same and as_meant, **told}
 
 
 def twice(backend: str, name: str, steps: int, batch: int = 0, compute: str | None = None) -> dict[str, Any]:

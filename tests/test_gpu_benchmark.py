@@ -93,13 +93,22 @@ def test_a_training_with_other_bits_is_found(checks: Any, monkeypatch: pytest.Mo
         assert not found["ok"] and "conv1/weight" in found["differing"]
 
 
+def test_replayed_steps_are_compared_with_called_ones(checks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cupy_standin.installed():
+        found = checks.replay("cupy", "LeNet-64", 4, batch=2)
+        assert found["ok"] and found["graphs"][0] > 0 and found["graphs"][1] == 0
+        real = checks.fresh
+        monkeypatch.setattr(checks, "fresh", lambda name, **_: real(name))
+        assert not checks.replay("cupy", "LeNet-64", 4, batch=2)["ok"]
+
+
 def test_a_curve_that_lies_too_far_off_is_found(checks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     real, factor = checks.trained, 1 + 1e-4
 
     def trained(*given: Any, **how: Any) -> Any:
         found = real(*given, **how)
         losses = [one * factor for one in found.losses] if "compute" in how else found.losses
-        return checks.Trained(losses, found.values, found.pools)
+        return checks.Trained(losses, found.values, found.pools, found.graphs)
 
     monkeypatch.setattr(checks, "trained", trained)
     assert not checks.curve("numpy", "LeNet-64", 3, batch=2)["ok"]

@@ -215,7 +215,7 @@ class CupyBackend(Backend):
 
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
         calls: list[Callable[[], None]] = []
-        for recorded, some in itertools.groupby(steps, key=lambda step: step.capturable):
+        for recorded, some in itertools.groupby(steps, key=lambda step: self.captures and step.capturable):
             members = list(some)
             calls += [self._recording(members)] if recorded else [step.call for step in members]
         scalars = scalars_of(steps)
