@@ -602,6 +602,39 @@ def test_a_bias_and_a_relu_are_within_a_product_where_cublaslt_can(
     assert tried == {(dtype, 4 + 2 * (neuron == "ReLU" and dtype == "float32")): dtype == "float32"}
 
 
+@pytest.mark.parametrize("says", ["status", "count", "state"])
+@pytest.mark.parametrize("dtype", ["float32", "bf16"])
+def test_what_cublaslt_does_not_know_is_computed_otherwise(backend: Any, dtype: str, says: str) -> None:
+    x, y = nacre.Input((7,), name="x", batch_size=6), nacre.Input((7,), name="y", batch_size=3)
+    tops = L.InnerProduct(output_dim=5, name="ip", bias_init=0.5, neuron="ReLU")(x, y)
+    layers = [L.SumLoss()(one) for one in tops]
+    numbers = {name: np.random.default_rng(0).integers(-4, 5, (rows, 7)) for name, rows in (("x", 6), ("y", 3))}
+    library = backend.products._library
+    library.says, found = says, []
+    for lacks in (lambda operation, *_: operation.get(7), lambda _, a, *__: a["kind"] == 14, lambda *_: False):
+        library.lacks = lacks
+        backend.products._algorithms.clear()
+        with Net("ip", layers, backend=backend, compute=dtype, input_gradients=["x", "y"], keep="all") as net:
+            net.parameters["ip/weight"].value = np.arange(35).reshape(5, 7) % 9 - 4
+            for name, array in numbers.items():
+                net.write(name, array)
+            for _ in range(3):  # called, captured, replayed
+                net.forward()
+                net.backward()
+            names = [*net.node_ops["ip"].node.tops, *numbers]
+            found.append([net.gradient(one) for one in numbers] + [net.blob(one) for one in names])
+            found[-1] += [handle.gradient for handle in net.parameters.values()]
+    for here in found[:2]:
+        for one, other in zip(here, found[2], strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_product_that_cublaslt_does_not_know_at_all_is_an_error(cupy: Any, backend: Any) -> None:
+    backend.products._library.lacks = lambda *_: True
+    with pytest.raises(NacreError, match="cuBLASLt knows no way to multiply these matrices"):
+        backend.xp.matmul(cupy.ones((3, 3)), cupy.ones((3, 3)))
+
+
 def test_products_are_captured(cupy: Any, backend: Any) -> None:
     a, b, y = (cupy.ones((3, 3), "float32") for _ in range(3))
     backend.xp.matmul(a, b, out=y)

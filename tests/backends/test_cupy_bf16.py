@@ -154,7 +154,7 @@ def test_products_of_bf16_are_added_up_in_float32(cupy: Any, backend: Any) -> No
     given = cupy.array((a.view(np.uint32) >> 16).astype(np.uint16))
     for kind in ("float32", "uint16"):
         y = cupy.empty((2, 2), kind)
-        backend.products.narrow(given, given.T, y)
+        assert backend.products.narrow(given, given.T, y)
         found = y.get() if kind == "float32" else widen(y.get())
         np.testing.assert_array_equal(found, 4096)  # sums of bf16 would end at 256
     assert NARROW not in TYPES.values(), "an array of uint16 holds whole numbers, unless somebody says otherwise"

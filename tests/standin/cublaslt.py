@@ -10,11 +10,21 @@ TYPES = {0: np.float32, 1: np.float64, 2: np.float16, BF16: np.uint16}
 SCALES = {0: ctypes.c_float, 1: ctypes.c_double}
 
 
+NOT_SUPPORTED = 15
+STATE = 72  # where the status lies in what an algorithm is found in
+
+
 class Library:
-    """The functions that nacre calls; each returns 0, as for success."""
+    """The functions that nacre calls; each returns a status, which is 0 for success.
+
+    There is no algorithm where `lacks` says so of a description, and none with an epilogue in float64. `says` is how
+    the library tells that: by its own "status", by a "count" of 0, or by the "state" of what it has found.
+    """
 
     def __init__(self, cupy):
         self.cupy = cupy
+        self.lacks = lambda operation, a, b, result: False
+        self.says = "status"
         self.things = {}
         self.algorithms = []
         self.opened = 0
@@ -72,10 +82,15 @@ class Library:
         )
         # an algorithm is what it was asked for: for other matrices, or worse alignments, it is none
         asked = [self._asked(one) for one in (operation, a, b, d)]
+        assert asked[0].get(7, 0) in (0, 4, 6), "an epilogue that nacre has no use for"
+        lacking = self.lacks(*asked) or (asked[0].get(7) and asked[0]["scale"] == 1)
+        if lacking and self.says == "status":
+            return NOT_SUPPORTED
         self.algorithms.append((asked, wanted))
         ctypes.memmove(results, len(self.algorithms).to_bytes(8, "little"), 8)
-        assert asked[0].get(7, 0) in (0, 4, 6), "an epilogue that nacre has no use for"
-        count._obj.value = int(not (asked[0].get(7) and asked[0]["scale"] == 1))  # no epilogue in float64
+        state = NOT_SUPPORTED if lacking and self.says == "state" else 0
+        ctypes.memmove(ctypes.addressof(results._obj) + STATE, state.to_bytes(4, "little"), 4)
+        count._obj.value = int(not lacking or self.says == "state")
         return 0
 
     def _asked(self, thing):

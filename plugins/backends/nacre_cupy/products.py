@@ -39,8 +39,10 @@ BATCH_COUNT, BATCH_STRIDE = 5, 6
 """Attributes: `..._DESC_TRANSA` and `..._TRANSB`; `..._LAYOUT_BATCH_COUNT` and `..._STRIDED_BATCH_OFFSET`."""
 MOST_WORKSPACE, ALIGNMENTS = 1, (5, 6, 7, 8)
 """Attributes of a preference: `..._PREF_MAX_WORKSPACE_BYTES`, and `..._PREF_MIN_ALIGNMENT_A_BYTES` to `..._D_BYTES`."""
-RESULT_BYTES = 96
-"""The size of `cublasLtMatmulHeuristicResult_t`, which begins with the algorithm."""
+RESULT_BYTES, STATE = 96, 72
+"""The size of `cublasLtMatmulHeuristicResult_t`, which begins with the algorithm, and where its status lies."""
+NOT_SUPPORTED = 15
+"""`CUBLAS_STATUS_NOT_SUPPORTED`: there is no algorithm."""
 ALIGNED = 256
 """The largest alignment that matters."""
 WORKSPACE = 32 << 20
@@ -139,15 +141,15 @@ class Products:
             if relu:
                 self._cupy.maximum(y, 0, out=y)
 
-    def narrow(self, a: Array, b: Array, y: Array, bias: Array = None, *, relu: bool = False) -> None:
+    def narrow(self, a: Array, b: Array, y: Array, bias: Array = None, *, relu: bool = False) -> bool:
         """Write a b, plus a bias for each column, into y: matrices of bf16, in arrays of uint16; y may be of float32.
 
-        The bias has the type of y. Sums are made in float32. With `relu` what is below 0 becomes 0.
+        The bias has the type of y. Sums are made in float32. With `relu` what is below 0 becomes 0. Return whether
+        cuBLASLt can do that; else nothing is written.
         """
         first, second, result = (Matrix.of(one.reshape(1, *one.shape), 1) for one in (b, a, y))
         kind = SINGLE if str(y.dtype) == "float32" else BF16
-        if not self._call("bf16", first, second, result, bias, kind, relu=relu):
-            raise NacreError(f"cuBLASLt knows no way to multiply these matrices of bf16: {first}, {second}")
+        return self._call("bf16", first, second, result, bias, kind, relu=relu)
 
     def dot(self, a: Array, b: Array, out: Array = None) -> Array:
         """Return the product of two arrays, as NumPy's `dot`: of matrices by cuBLASLt, so that it can be captured.
@@ -182,7 +184,8 @@ class Products:
                 known = Matrix.of(kept[-1], count)
                 assert known is not None
             matrices.append(known)
-        self._call(str(y.dtype), matrices[1], matrices[0], there)
+        if not self._call(str(y.dtype), matrices[1], matrices[0], there):
+            raise NacreError(f"cuBLASLt knows no way to multiply these matrices: {matrices[1]}, {matrices[0]}")
 
     def _call(
         self,
@@ -230,8 +233,6 @@ class Products:
             if key not in self._algorithms:
                 self._algorithms[key] = self._chosen(made, operation, layouts, places)
             if (chosen := self._algorithms[key]) is None:
-                if bias is None:
-                    raise NacreError(f"cuBLASLt knows no way to multiply these matrices: {first}, {second}")
                 return False
             self._check(
                 "Matmul",
@@ -259,8 +260,10 @@ class Products:
             self._set("MatmulPreference", wishes, attribute, ctypes.c_uint32(_alignment(place)))
         result, count = (ctypes.c_char * RESULT_BYTES)(), ctypes.c_int()
         asked = self._opened(), operation, *layouts, wishes, 1, ctypes.byref(result), ctypes.byref(count)
-        self._check("MatmulAlgoGetHeuristic", *asked)
-        return result if count.value else None
+        if (status := self._status("MatmulAlgoGetHeuristic", *asked)) not in (0, NOT_SUPPORTED):
+            raise _failed("MatmulAlgoGetHeuristic", status)
+        found = status == 0 and count.value and not ctypes.c_int.from_buffer(result, STATE).value
+        return result if found else None
 
     def _layout(self, made: list[tuple[str, ctypes.c_void_p]], kind: int, matrix: Matrix) -> ctypes.c_void_p:
         layout = self._new(made, "MatrixLayout", kind, matrix.columns, matrix.rows, matrix.ahead)
@@ -284,8 +287,15 @@ class Products:
         return self._handle
 
     def _check(self, function: str, *arguments: Any) -> None:
-        if status := getattr(self._library, f"cublasLt{function}")(*arguments):
-            raise NacreError(f"cublasLt{function} failed with status {status}", "see cublasStatus_t in CUDA's manual")
+        if status := self._status(function, *arguments):
+            raise _failed(function, status)
+
+    def _status(self, function: str, *arguments: Any) -> int:
+        return getattr(self._library, f"cublasLt{function}")(*arguments)
+
+
+def _failed(function: str, status: int) -> NacreError:
+    return NacreError(f"cublasLt{function} failed with status {status}", "see cublasStatus_t in CUDA's manual")
 
 
 def _alignment(address: int) -> int:
