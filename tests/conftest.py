@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+import cupy_standin
 from forging import trials
 from nacre.discovery.registry import Registry
 from nacre.files import remote
@@ -20,6 +21,7 @@ from registries import NewRegistry, use_registry
 
 for name in ("NACRE_BACKEND", "NACRE_DISABLE_PLUGINS", "NACRE_NO_PLUGINS", "NACRE_PLUGINS"):
     os.environ.pop(name, None)  # the developer's own; here, since test files ask the registry while they are collected
+cupy_standin.simulate()
 
 # Under nohup, and behind a shell's `&`, all that the tests start would ignore these.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -71,11 +73,14 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the files that take longest come first: at the end one process would work on them while the others wait.
 
-    A thousand steps of a layer on a backend are run with one example of each suite; the others are long tests.
+    A thousand steps of a layer on a backend are run with one example of each suite; the others are long tests. Tests of
+    suites are marked as such.
     """
     items.sort(key=lambda item: item.path.name not in LONGEST)
     grown: set[tuple[Any, str]] = set()
     for item in items:
+        if isinstance(item, pytest.Function) and item.cls is not None and issubclass(item.cls, Suite):
+            item.add_marker(pytest.mark.suite)
         found = getattr(item, "callspec", None)
         if isinstance(item, pytest.Function) and item.originalname == "test_growth" and found is not None:
             key = item.cls, str(found.params.get("backend"))

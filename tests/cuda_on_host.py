@@ -154,7 +154,8 @@ class Functions:
 class ShimBackend(HostMemory):
     """A backend whose kernels are those of the cupy backend; own blobs of four axes lie with the channels last.
 
-    With `last=False` they lie in C order. In a net that computes in bf16 they are `uint16`.
+    With `last=False` they lie in C order. In a net that computes in bf16 they are `uint16`. Each array begins so many
+    numbers (`shift`) behind an address for which packs are made.
     """
 
     name = "shim"
@@ -162,20 +163,20 @@ class ShimBackend(HostMemory):
     computes = ("bf16",)
     dnn = None
 
-    def __init__(self, last: bool = True) -> None:
+    def __init__(self, last: bool = True, shift: int = 0) -> None:
         super().__init__()
         self.xp = Functions()
-        self.last = last
+        self.last, self.shift = last, shift
         self.guarded: list[np.ndarray] = []
         self._scalars: WeakKeyDictionary[Any, np.ndarray] = WeakKeyDictionary()
 
     def empty(self, shape: Sequence[int], dtype: str) -> Any:
         kind = np.dtype(dtype)
-        size = prod(shape) * kind.itemsize
-        raw = super().empty((size + 2 * GUARD,), "uint8")
-        raw[:GUARD] = raw[GUARD + size :] = FILL
+        size, start = prod(shape) * kind.itemsize, GUARD + self.shift * kind.itemsize
+        raw = super().empty((start + size + GUARD,), "uint8")
+        raw[:start] = raw[start + size :] = FILL
         self.guarded.append(raw)
-        return raw[GUARD : GUARD + size].view(kind).reshape(shape).view(DeviceArray)
+        return raw[start : start + size].view(kind).reshape(shape).view(DeviceArray)
 
     def check_guards(self) -> None:
         """Check that nothing was written before or behind an array."""

@@ -1,15 +1,17 @@
 """The cupy backend over the stand-in for CuPy (tests/standin), watched: in a pass nobody looks at numbers of arrays.
 
-With NACRE_TEST_GPU=1 in the environment it is CuPy itself, on a GPU: benchmarks.gpu runs tests so.
+With NACRE_TEST_GPU=1 in the environment it is CuPy itself, on a GPU: benchmarks.gpu runs tests so. With
+NACRE_TEST_GPU=simulated the tests do what they do there, but with the stand-in.
 """
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,12 @@ def installed() -> Generator[Any]:
         return
     if reason := cuda_on_host.missing():
         pytest.skip(reason)
+    with _found_by_import() as cupy:
+        yield cupy
+
+
+@contextmanager
+def _found_by_import() -> Generator[Any]:
     before = _ours()
     for name in before:
         del sys.modules[name]
@@ -64,8 +72,16 @@ def installed() -> Generator[Any]:
 
 
 def on_gpu() -> bool:
-    """Return whether tests are to run on a GPU."""
-    return os.environ.get("NACRE_TEST_GPU") == "1"
+    """Return whether tests are to run on a GPU, or as on one."""
+    return os.environ.get("NACRE_TEST_GPU") in ("1", "simulated")
+
+
+def simulate() -> None:
+    """Let the process find the stand-in from now on, if tests are to run as on a GPU where there is none."""
+    if os.environ.get("NACRE_TEST_GPU") == "simulated":
+        whole_process = ExitStack()
+        whole_process.enter_context(_found_by_import())
+        atexit.register(whole_process.close)
 
 
 def watched() -> type[Any]:

@@ -45,13 +45,20 @@ class Both:
     """The two sides, with the same parameters; with `more`, that is added to the top, with a ReLU behind it."""
 
     def __init__(
-        self, fields: dict[str, Any], x: np.ndarray, dtype: str, last: bool, phase: str, more: Any = None
+        self,
+        fields: dict[str, Any],
+        x: np.ndarray,
+        dtype: str,
+        last: bool,
+        phase: str,
+        more: Any = None,
+        shift: int = 0,
     ) -> None:
         layer = BatchNormLayer(name="norm", bottoms="x", tops="y", **fields)
         given = rounded(x, dtype)
         self.more = None if more is None else rounded(more, dtype)
         options = (dtype, phase, 0, None, 0)
-        self.own, self.fast = OwnSide(HostMemory.shared(), *options), KernelSide(ShimBackend(last), *options)
+        self.own, self.fast = OwnSide(HostMemory.shared(), *options), KernelSide(ShimBackend(last, shift), *options)
         relu = fields.get("neuron") is not None or more is not None
 
         def gradients(shapes: Any) -> list[Any]:
@@ -91,17 +98,27 @@ class Both:
 @pytest.mark.parametrize(("fields", "shape"), CASES)
 def test_batch_norm(fields: dict[str, Any], shape: tuple[int, ...], dtype: str, last: bool) -> None:
     for phase in ("train", "test") if shape[0] == 3 else ("train",):
-        x = np.random.default_rng(0).normal(size=shape) * 2 + 3
-        both = Both(fields, x, dtype, last, phase)
-        close = {"float32": 5e-6, "float64": 1e-13, "bf16": 5e-6}[dtype]
-        near(both.fast.tops[0], both.expected, dtype, "top", close=close)
-        if phase == "train":
-            near(both.fast.diffs[0], both.own.diffs[0], dtype, "gradient", 1, close)
-        wide = "float32" if dtype == "bf16" else dtype
-        for ours, theirs in zip(both.fast.state.parameters, both.own.state.parameters, strict=True):
-            near(ours.blob, theirs.blob, wide, ours.name, close=close)
-            if ours.trainable and phase == "train":
-                near(ours.gradient, theirs.gradient, wide, f"gradient of {ours.name}", close=2 * close)
+        check(fields, shape, dtype, last, phase)
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+def test_of_arrays_that_no_pack_fits(dtype: str) -> None:
+    for shape in ((4, 16, 9, 10), (3, 2104), (3, 5, 8, 8)):
+        check({}, shape, dtype, last=True, phase="train", shift=1)
+
+
+def check(fields: dict[str, Any], shape: tuple[int, ...], dtype: str, last: bool, phase: str, shift: int = 0) -> None:
+    x = np.random.default_rng(0).normal(size=shape) * 2 + 3
+    both = Both(fields, x, dtype, last, phase, shift=shift)
+    close = {"float32": 5e-6, "float64": 1e-13, "bf16": 5e-6}[dtype]
+    near(both.fast.tops[0], both.expected, dtype, "top", close=close)
+    if phase == "train":
+        near(both.fast.diffs[0], both.own.diffs[0], dtype, "gradient", 1, close)
+    wide = "float32" if dtype == "bf16" else dtype
+    for ours, theirs in zip(both.fast.state.parameters, both.own.state.parameters, strict=True):
+        near(ours.blob, theirs.blob, wide, ours.name, close=close)
+        if ours.trainable and phase == "train":
+            near(ours.gradient, theirs.gradient, wide, f"gradient of {ours.name}", close=2 * close)
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["plain", "channels-last"])

@@ -1,5 +1,10 @@
 """Every layer runs on the cupy backend over the stand-in for CuPy: all of `LayerTests`, once more."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -53,3 +58,15 @@ def test_replayed(suite, backend):
                     for name, found in trial.gradients().items():
                         if not both_zero(found, gradients[name], gradients.values()):
                             assert_near(found, gradients[name], f"{where}: gradient of {name}")
+
+
+@pytest.mark.skipif(cupy_standin.on_gpu(), reason="they run there by themselves")
+def test_what_is_no_suite():
+    """The other tests of layers with a backend among their parameters, as on a GPU: how exact layers are, and more."""
+    others = sorted({*Path(__file__).parent.rglob("test_*.py")} - {Path(__file__)})
+    files = [str(file) for file in others if "backends()" in file.read_text("utf-8")]
+    words = ["-q", "-p", "no:cacheprovider", "-k", "cupy", "-m", "not suite and not long", *files]
+    env = {**os.environ, "NACRE_TEST_GPU": "simulated"}
+    done = subprocess.run([sys.executable, "-m", "pytest", *words], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert "passed" in done.stdout

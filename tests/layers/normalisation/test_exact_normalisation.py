@@ -43,9 +43,12 @@ def cases():
 CASES = {what: rest for what, *rest in cases()}
 
 
-def measure(layer, fields, x, backend, dtype, kernel=None):
+def measure(layer, fields, x, backend, dtype, kernel=None, known=None):
+    """Return what a layer computes, by name; `known` gets its state."""
     example = Example(fields, [x])
     trial = Trial(lambda one: layer_of(layer, one), example, backend=backend, dtype=dtype, kernel=kernel)
+    if known is not None:
+        known.append(trial.ops[0].state)
     trial.forward()
     found = {"y": trial.results()[0], **trial.gradients()}
     found |= {f"running {name}": value for name, value in trial.parameters().items() if name in ("mean", "variance")}
@@ -61,15 +64,23 @@ def test_float32_is_near_float64(what, backend):
     x = x.astype(np.float32).astype(float)
     exact = measure(layer, fields, x, "numpy", "float64")
     for kernel in (None, *offered_kernels(layer, "layer", backend)):
-        found = measure(layer, fields, x, backend, "float32", kernel)
+        known = []
+        found = measure(layer, fields, x, backend, "float32", kernel, known)
+        share = 40 * ULP * (1 + far_from_0(x)) if getattr(known[0], "by_cudnn", None) else 40 * ULP
         for name, right in exact.items():
             largest = float(np.abs(x if name == "running mean" else right).max())
+            wrong = np.abs(found[name] - right) > share * largest
             if name in ("y", "input 0") and fields.get("neuron"):  # a number that is 0 but for rounding may pass or not
-                wrong = np.abs(found[name] - right) > 40 * ULP * largest
-                assert np.count_nonzero(wrong) <= 2e-5 * wrong.size, (name, kernel)
+                passed = share / ULP / 40 * 2e-5
+                assert np.count_nonzero(wrong) <= passed * wrong.size, (name, kernel)
                 continue
             off = float(np.abs(found[name] - right).max())
-            assert off <= 40 * ULP * largest, f"{name} by {kernel}: off by {off:.3g} of {largest:.3g}"
+            assert not wrong.any(), f"{name} by {kernel}: off by {off:.3g} of {largest:.3g}"
+
+
+def far_from_0(x):
+    """Return how many standard deviations numbers lie from 0: so much is lost where a mean is of float32."""
+    return abs(x.mean()) / x.std()
 
 
 @pytest.mark.parametrize("backend", backends())

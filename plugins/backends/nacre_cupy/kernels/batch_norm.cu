@@ -12,6 +12,12 @@ struct Channels {
     __device__ u32 of(u32 at) const { return at / inner % channels; }
 };
 
+// x without the mean of its channel. `mean` has a number for each channel, and behind them the rest that its type could not
+// hold: far from 0 numbers are close to their mean, so that x minus the first is exact, and the rest is what matters.
+template <class W> __device__ inline W centred(W x, const W *mean, u32 channel, u32 channels) {
+    return (x - mean[channel]) - mean[channels + channel];
+}
+
 // What is summed of the number at `at`: two numbers.
 template <class T> struct Moments { // distances from the channel's first number, and their squares
     const T *x;
@@ -40,7 +46,7 @@ template <class T> struct Slopes { // gradients of the top, and them times the n
         if (y != nullptr) top = load<N>(y + at);
         for (int n = 0; n < N; n++) {
             const u32 channel = c.inner == 1 ? c.of(at + n) : c.of(at);
-            const Wide<T> normal = (widen(given.at[n]) - mean[channel]) * slope[channel];
+            const Wide<T> normal = centred(widen(given.at[n]), mean, channel, c.channels) * slope[channel];
             const Wide<T> passed = y == nullptr || widen(top.at[n]) > 0 ? widen(gradient.at[n]) : Wide<T>(0);
             first[n] += (double)passed;
             second[n] += (double)passed * (double)normal;
@@ -49,11 +55,13 @@ template <class T> struct Slopes { // gradients of the top, and them times the n
     __device__ bool fit() const { return aligned(x, y, dy); }
 };
 
-// Where channels lie last: neighbours in a block are N neighbours each, and the rows of a part are shared out.
+// Where channels lie last: neighbours in a block are N neighbours each, and the rows of a part are shared out. There are
+// n_parts blocks for each 256 channels, of which fewer are needed where packs are read.
 template <int N, class Sum> __device__ void sum_rows(const Sum &sum, Channels c, double *parts, u32 n_parts) {
     __shared__ double shared[256];
     const u32 groups = c.channels / N, tiles = (groups + 255) / 256;
     const u32 tile = blockIdx.x % tiles, part = blockIdx.x / tiles;
+    if (part >= n_parts) return;
     const u32 here = groups - tile * 256 < 256 ? groups - tile * 256 : 256, lines = 256 / here;
     const u32 group = threadIdx.x % here, line = threadIdx.x / here;
     const u32 channel = (tile * 256 + group) * N;
@@ -127,8 +135,8 @@ __device__ inline double added(const double *parts, i64 n_parts, i64 channels, i
     return sum;
 }
 
-// Mean and slope, 1 / sqrt(variance + epsilon), of each channel: with parts those of the batch, and the running ones
-// follow; without (null) the running ones.
+// Mean, as `centred` reads it, and slope, 1 / sqrt(variance + epsilon), of each channel: with parts those of the batch, and
+// the running ones follow; without (null) the running ones.
 template <class T>
 __global__ void batch_norm_measure(const T *x, const double *parts, i64 n_parts, Wide<T> *running_mean,
                                    Wide<T> *running_variance, Wide<T> *mean, Wide<T> *slope, double decay,
@@ -147,6 +155,7 @@ __global__ void batch_norm_measure(const T *x, const double *parts, i64 n_parts,
             running_variance[c] = running_variance[c] * (W)decay + (W)variance * (W)factor;
         }
         mean[c] = (W)middle;
+        mean[channels + c] = parts == nullptr ? W(0) : (W)(middle - (double)mean[c]); // of an infinity it would be NaN
         slope[c] = (W)(1 / sqrt(variance + epsilon));
     }
 }
@@ -196,7 +205,7 @@ __global__ void batch_norm_apply(const T *x, const T *other, T *y, const Wide<T>
         const u32 first = c.of((u32)start), step = c.inner == 1 ? 1 : 0;
         for (int n = 0; n < N; n++) {
             const u32 at = first + step * n;
-            W value = (widen(pack.at[n]) - mean[at]) * slope[at];
+            W value = centred(widen(pack.at[n]), mean, at, c.channels) * slope[at];
             if (scale != nullptr) value *= scale[at];
             if (bias != nullptr) value += bias[at];
             if (other != nullptr) value += widen(more.at[n]);
@@ -225,7 +234,7 @@ __global__ void batch_norm_backward(const T *x, const T *y, const T *dy, T *dx, 
         if (dx == nullptr) return;
         for (int n = 0; n < N; n++) {
             const u32 at = first + step * n;
-            const W normal = (widen(given.at[n]) - mean[at]) * slope[at];
+            const W normal = centred(widen(given.at[n]), mean, at, c.channels) * slope[at];
             const W factor = scale == nullptr ? slope[at] : slope[at] * scale[at];
             pack.at[n] = narrow<T>((widen(pack.at[n]) - means[2 * at] - normal * means[2 * at + 1]) * factor);
         }

@@ -70,14 +70,15 @@ class BatchNormKernel(CudaKernel, reads="inputs"):
         lanes = LANES[self.kind]
         groups = channels if channels % lanes else channels // lanes
         if behind == 1:
-            self.tiles, lines = -(-groups // THREADS), THREADS // min(groups, THREADS)
-            wanted = -(-before // (lines * ROWS))
+            lines = THREADS // min(groups, THREADS)
+            self.tiles, wanted = -(-channels // THREADS), -(-before // (lines * ROWS))
         else:
             self.tiles, wanted = channels, -(-before * behind // (THREADS * lanes * ROWS))
         self.n_parts = max(1, min(wanted, MOST_PARTS))
         empty = self.backend.empty
         self.parts = empty((self.n_parts, channels, 2), "float64")
-        self.mean, self.slope = empty((channels,), wide), empty((channels,), wide)
+        # the means, and behind them what their type could not hold; that cuDNN does not tell, and leaves at 0
+        self.mean, self.slope = empty((2, channels), wide), empty((channels,), wide)
         self.means = empty((channels, 2), wide)
         if not self.relu:
             self.by_cudnn = ByCudnn.of(self)
