@@ -217,6 +217,14 @@ def test_in_nets(suite: type[KernelTests], dtype: str) -> None:
             check_phases(kit, kernel, "cupy", dtype, example)
 
 
+def test_a_kernel_that_is_part_of_a_chain_is_looked_at_by_the_kit() -> None:
+    kit = TestElementWiseKernel()
+    (example,) = (one for one in kit.examples() if one.label == "Maximum, ReLU")
+    with kit.tried(example, "cupy", "float32") as trial:
+        assert trial.computing is not trial.op
+    kit.test_forward_twice("cupy", "float32", example)
+
+
 def layers() -> Any:
     """Return a net with every kernel in it."""
     random = np.random.default_rng(0)

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import pytest
 
-from ..engine.ops import Op
 from ..errors import ContractError, NacreError
 from ..fields.tables import table_of
 from ..graph.containers import inner_layers, names_in
@@ -585,16 +584,11 @@ def check_phases(suite: Suite, kernel: tuple[type, str], backend: str, dtype: st
     with suite.trial(example, backend, dtype) as own, suite.trial(example, backend, dtype, kernel=kernel) as fast:
         for phase in (*PHASES[1:], "positive"):
             backs = [put_in_phase(trial, phase) for trial in (own, fast)]
-            fast.spoil(_computing(fast).state.blobs)
+            fast.spoil(fast.computing.state.blobs)
             _compare_trials(fast, own, f"{name}, phase {phase}", 0)
             for back in backs:
                 back()
         _compare_trials(fast, own, f"{name}, phase train after other phases", 0)
-
-
-def _computing(trial: Trial) -> Op:
-    """Return the op that computes the layer: its own, or one that computes it together with its neuron."""
-    return next(op for op in trial.net.ops if any(member is trial.op for member in op.members))
 
 
 def _compare_trials(fast: Trial, own: Trial, where: str, missing: int) -> None:
@@ -611,7 +605,7 @@ def _compare_trials(fast: Trial, own: Trial, where: str, missing: int) -> None:
     if own.layer.has_stats:
         assert fast.op.state.dump_statistics() == pytest.approx(own.op.state.dump_statistics()), where
     if own.differentiates:
-        op = _computing(fast)
+        op = fast.computing
         fast.spoil(op.diff_arrays, [one.gradient for one in op.state.parameters])
         expected = own.gradients()
         for name, gradient in fast.gradients().items():

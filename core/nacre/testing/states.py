@@ -151,7 +151,7 @@ class StateTests(Suite):
             first = trial.forward(), trial.results()
             self._check_again(trial, first, "a second pass over the same inputs gives others: forward keeps something")
             if not trial.layer.is_inplace and not is_container(self.layer):
-                trial.spoil(trial.op.state.blobs)
+                trial.spoil(trial.computing.state.blobs)
                 self._check_again(trial, first, "forward reads what its tops held before, or leaves a part unwritten")
 
     def _check_again(self, trial: Trial, first: tuple[float, list[np.ndarray]], what: str) -> None:

@@ -305,6 +305,11 @@ class Trial:
         """The op of the layer; a container has `ops`."""
         return self.ops[0]
 
+    @property
+    def computing(self) -> Op:
+        """The op that computes the layer: its own, or one that computes it with its neuron or other layers."""
+        return next(op for op in self.net.ops if any(member is self.op for member in op.members))
+
     def _parameters(self) -> list[tuple[str, Any]]:
         own = f"{self.layer.name}/"
         return [
