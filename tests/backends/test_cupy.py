@@ -49,7 +49,7 @@ from nacre_cupy.products import (
     Products,
 )
 from nacre_layers.elementwise.activation import ActivationLayer
-from nacre_solvers import SGD
+from nacre_solvers import SGD, Snapshot
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -458,6 +458,70 @@ def test_two_graphs_of_one_net_each_leave_their_own_loss(backend: Any) -> None:
             net.feed()
             run()
             assert net.loss() == number
+
+
+# Looking back
+
+
+def points(source: bool = True) -> list[Layer]:
+    if source:
+        data = [np.random.default_rng(0).normal(size=(20, 4)), np.arange(20) % 3]
+        x, label = L.MemoryData(data=data, tops=["x", "label"], batch_size=5, name="train")()
+    else:
+        x, label = nacre.Input(4, name="x", batch_size=5), nacre.Input(name="label", batch_size=5)
+    return [L.SoftmaxLoss(name="loss")(L.InnerProduct(output_dim=3)(x), label)]
+
+
+def test_a_training_that_checks_nothing_waits_for_nothing(
+    cupy: Any, backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Net("points", points(), backend=backend) as net, Solver("SGD", check_finite=False).start(net) as training:
+        for _ in range(3):
+            training.step()
+        with cupy_standin.lazily(cupy), monkeypatch.context() as patch:
+            patch.setattr(type(backend), "to_host", lambda *_: pytest.fail("it has looked at a number"))
+            for _ in range(4):
+                training.step()
+                assert backend.stream.queue, "the iteration is not done yet"
+        assert np.isfinite(training.loss)
+
+
+@pytest.mark.parametrize("look", [lambda one: one.step(), lambda one: one.loss, lambda one: one.snapshot()])
+def test_a_wrong_label_is_told_one_iteration_later_where_nothing_is_waited_for(backend: Any, look: Any) -> None:
+    told = "iteration 2, the batch of layers 'x', 'label': loss: a bottom had a number that it does not take"
+    solver = Solver("SGD", check_finite=False)
+    with Net("points", points(False), backend=backend) as net, solver.start(net) as training:
+        for label in (1, 2, 3):
+            net.write("x", np.ones((5, 4)))
+            net.write("label", [0, 1, label, 2, 0])
+            training.step()
+        net.write("label", [0, 1, 0, 2, 0])
+        with pytest.raises(DataError, match=told):
+            look(training)
+
+
+def test_a_callback_comes_after_the_look_at_its_iteration(backend: Any, tmp_path: Path) -> None:
+    data = [np.ones((20, 4)), np.arange(20)]  # the first batch has labels that are none
+    x, label = L.MemoryData(data=data, tops=["x", "label"], batch_size=10, name="train")()
+    layers = [L.SoftmaxLoss(name="loss")(L.InnerProduct(output_dim=3)(x), label)]
+    saving = Snapshot(folder=str(tmp_path), every_n_iter=1)
+    solver = Solver("SGD", max_iter=5, check_finite=False, callbacks=[saving])
+    told = "iteration 0, the batch of layer 'train': loss"
+    with Net("points", layers, backend=backend) as net, pytest.raises(DataError, match=told):
+        solver.solve(net, quiet=True)
+    assert {one.name for one in tmp_path.iterdir()} == {".lock", ".nacre", "run.json"}, "there is a snapshot"
+
+
+def test_downloads_are_read_in_any_order(cupy: Any, backend: Any) -> None:
+    arrays = [cupy.array(np.arange(3) + number) for number in range(3)]
+    with cupy_standin.lazily(cupy):
+        reads = [backend.download(one) for one in arrays]
+        for one in arrays:
+            with backend.here:
+                one.fill(-1)
+        assert [reads[number]().tolist() for number in (2, 0)] == [[2, 3, 4], [0, 1, 2]]
+        again = backend.download(arrays[0])
+        assert again().tolist() == [-1, -1, -1] and reads[1]().tolist() == [1, 2, 3]
 
 
 # Memory

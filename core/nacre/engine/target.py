@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +11,12 @@ from ..discovery.kernels import Accept, Choice
 from ..discovery.loading import unusable
 from ..discovery.offers import Offer
 from ..discovery.registry import registry
+from ..errors import DataError
 from ..protocols.backend import Backend, open_backend
 from ..protocols.communicator import Communicator
 from ..protocols.graph import Node
 from ..protocols.part import Part
-from ..protocols.view import Fitted, Scalars, View, named_view, part_view
+from ..protocols.view import Fitted, Scalars, View, named_view, part_view, send_required
 from .kernels import misfit
 
 
@@ -96,6 +97,11 @@ class Target:
         """Raise the error of what a state has required in the last pass, if it is not so."""
         for view in self.on_devices:
             view.check_required()
+
+    def send_required(self) -> Callable[[], DataError | None]:
+        """Send what devices have found in the last pass to the host; return what waits for it, and gives an error."""
+        sent = [send_required(view) for view in self.on_devices]
+        return lambda: next((error for one in sent if (error := one()) is not None), None)
 
     def find_kernel(self, component: Any, inputs: Sequence[Any]) -> Any:
         """Return the kernel of a layer's component, or the component itself."""

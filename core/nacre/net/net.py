@@ -362,6 +362,13 @@ class Net(NetAccess):
             )
         return self._passes.compile(steps)
 
+    def compile_ahead(self, steps: Sequence[Step]) -> Callable[[], None]:
+        """Return what `compile` returns, but one that waits for no device.
+
+        Whether the bottoms were what layers require is to be looked at later, by `send_required` of the net's target.
+        """
+        return self._passes.compile(steps, checked=False)
+
     @in_turn("alone")
     def feed(self) -> None:
         """Run the sources, which write the next batch; blobs written by hand since the last pass stay as written."""

@@ -62,16 +62,18 @@ class Passes:
         spread = [step for step in self._steps["feed"] if step.kind == "copy"]
         self.calls["spread"] = self.compile(spread) if spread else _do_nothing
 
-    def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
+    def compile(self, steps: Sequence[Step], *, checked: bool = True) -> Callable[[], None]:
         try:
             backend = self._target.backend
             own = not self.watch and all(step.own is backend or _is_idle(step) for step in steps)
             run = wrapped(backend, self._watched(steps) if self.watch else compile_steps(steps), own=own)
         finally:
             self._turn(self._target.phase)
-        return self._answerable(run, steps)
+        return self._answerable(run, steps, self._target.check_required if checked else _do_nothing)
 
-    def _answerable(self, run: Callable[[], None], steps: Sequence[Step]) -> Callable[[], None]:
+    def _answerable(
+        self, run: Callable[[], None], steps: Sequence[Step], check: Callable[[], None]
+    ) -> Callable[[], None]:
         """Return a pass whose errors name the step's layer or component, and which is checked when it runs first."""
         proven = False
         trains = self._target.phase == "train" and any(step.kind == "forward" for step in steps)
@@ -81,7 +83,7 @@ class Passes:
             nonlocal proven
             try:
                 run()
-                self._target.check_required()
+                check()
                 if written:
                     Storage.note_changes(written)
             except BaseException as error:

@@ -170,6 +170,11 @@ class Backend:
         """
         self.from_host(host, array)
 
+    def download(self, array: Array) -> Callable[[], np.ndarray]:
+        """Copy a plain array to the host, after all that was enqueued; return what waits for the copy, and gives it."""
+        host = self.to_host(array)
+        return lambda: host
+
     # Own blobs, which only kernels see
 
     def own(self, shape: tuple[int, ...], dtype: str) -> Own:

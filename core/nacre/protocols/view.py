@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import BlobError, NacreError, put_full_name
+from ..errors import BlobError, DataError, NacreError, put_full_name
 from ..random import Random, name_key
 from ..text import with_article
 from .array import Array
@@ -137,7 +137,7 @@ class View:
         self._outgrown: list[Array] = []
         self._find_kernel = find_kernel
         self._made = 0
-        self._required: dict[Hashable, tuple[Array, Callable[[], Exception]]] = {}
+        self._required: dict[tuple[str, Hashable], tuple[Array, Callable[[], Exception]]] = {}
         self._flags: list[Array] = []
 
     def full_name(self, name: str) -> str:
@@ -217,8 +217,8 @@ class View:
         """Raise what `wrong` returns unless all of `right` is true.
 
         Where arrays are NumPy's, at once. On a device, whose numbers have to be waited for, after the pass: then
-        `wrong` may only read what is still there, such as the bottoms from a source. `key` tells the requirements of a
-        net from each other; the next call with it replaces this one.
+        `wrong` may only read what is still there, such as the bottoms from a source. `key` is the name of the layer, or
+        begins with it; it tells the requirements of a net from each other, and the next call with it replaces this one.
         """
         if self.backend.on_host:
             if not self.xp.all(right):
@@ -305,6 +305,20 @@ class View:
         return array
 
 
+def _layer_of(key: Hashable) -> str:
+    """Return the name of the layer with which the key of a requirement begins."""
+    parts = cast("tuple[object, ...]", key) if isinstance(key, tuple) else (key,)
+    return str(parts[0])
+
+
+def _not_so(layer: str) -> DataError:
+    """Return the error of a requirement that was not met some time ago."""
+    remedy = (
+        "train with check_finite=true, which looks at every batch in its turn: then the message says which number it is"
+    )
+    return DataError(f"{layer}: a bottom had a number that it does not take", remedy)
+
+
 def _told(wrong: Callable[[], Exception], own: str, full: str) -> Exception:
     """Return an error that has the full name of a layer in a container."""
     error = wrong()
@@ -334,6 +348,21 @@ def unasked_part(view: View) -> Part | None:
 def bytes_made(view: View) -> int:
     """Return the bytes of all arrays that states have made by a view's `empty`."""
     return view._made  # pyright: ignore[reportPrivateUsage]
+
+
+def send_required(view: View) -> Callable[[], DataError | None]:
+    """Send what a device has found of the requirements to the host; return what waits for it, and gives an error.
+
+    By then other numbers may be where those were that the device has looked at, so the error does not name one.
+    """
+    names = [full or _layer_of(key) for full, key in view._required]  # pyright: ignore[reportPrivateUsage]
+    sent = [view.backend.download(block) for block in view._flags]  # pyright: ignore[reportPrivateUsage]
+
+    def found() -> DataError | None:
+        right: list[Any] = [one for block in sent for one in block()]
+        return next((_not_so(name) for name, fine in zip(names, right, strict=False) if not fine), None)
+
+    return found
 
 
 def scratches(view: View) -> list[Array]:

@@ -156,7 +156,11 @@ class Training:
             behind = self.framework.iteration_steps(clip, self._update_steps)
         self.trains = self.framework is None or self.framework.trains
         lists = iteration_steps(batch, behind, view, self.spans, solver.n_accumulate) if self.trains else [behind]
-        self._calls = [net.compile(steps) for steps in lists]
+        # nobody waits for the device within an iteration: what it has found is looked at in the next one
+        self._looks_back = not solver.check_finite and net.communicator is None
+        self._sent: tuple[int, Callable[[], DataError | None]] | None = None
+        compiled = net.compile_ahead if self._looks_back else net.compile
+        self._calls = [compiled(steps) for steps in lists]
         net.trainings.add(self)
         constrained = [slot.storage for slot in self.slots if f"constraint.{slot.name}" in self.choices]
         self._buffers = [slot for slot in net.slots if not slot.trainable]
@@ -201,6 +205,7 @@ class Training:
         that of its snapshot; before the first iteration it is 0.
         """
         if self._loss is None:
+            self._look_back()
             self._loss = self.net.count_losses()
         return self._loss
 
@@ -320,6 +325,9 @@ class Training:
             finally:  # also after an error: it is not known how far the update came
                 if number + 1 == count:
                     Storage.note_changes(self._changed)
+            if self._looks_back:
+                earlier, self._sent = self._sent, (iteration, net.target.send_required())
+                self._raise_sent(earlier)
             if self.trains:
                 images += net.rows
                 if self.solver.check_finite or net.communicator is not None:
@@ -345,6 +353,16 @@ class Training:
             ):
                 self.come_together()
         self.step_seconds += time.perf_counter() - begin
+
+    def _look_back(self) -> None:
+        """Raise the error of the last batch, if a layer did not take it and that was not looked at yet."""
+        sent, self._sent = self._sent, None
+        self._raise_sent(sent)
+
+    def _raise_sent(self, sent: tuple[int, Callable[[], DataError | None]] | None) -> None:
+        if sent is not None and (error := sent[1]()) is not None:
+            self.net.tell(error, f"iteration {sent[0]}, the batch")
+            raise error
 
     def update(self, iteration: int) -> None:
         """Update the parameters of this rank by their gradients, with the rates of an iteration: for frameworks.
@@ -453,9 +471,11 @@ class Training:
                         if not (self._together or not state.callback.on_every_rank):
                             continue
                         if self._back is None and is_due(state, epochs):
+                            self._look_back()
                             self._run_callback(state)
                     if self._back is not None:
                         self._turn_back(self._back)
+                self._look_back()
                 self.come_together()
                 with ExitStack() as stack:  # an error in one must not keep the others from finishing
                     for state in reversed(states):
@@ -611,6 +631,7 @@ class Training:
     @in_turn("whole")
     def snapshot(self) -> Snapshot:
         """Return everything that a restart needs, as it is after the last batch."""
+        self._look_back()
         self.come_together()
         snapshot = make_snapshot(self.members(), self.iteration, self.epochs)
         if where := first_not_finite(snapshot):

@@ -21,7 +21,7 @@ from .functions import Functions
 from .graphs import MOST_SCALARS, DeviceScalars, Recording, in_order, scalars_of
 from .kernels import blobs as of_blobs
 from .kernels.random import fill_uniform
-from .memory import Uploads, bytes_of
+from .memory import Downloads, Uploads, bytes_of
 from .products import Products
 from .streams import Here
 
@@ -80,6 +80,7 @@ class CupyBackend(Backend):
         self.computes = ("bf16",) if able else ()
         self.lacks = {} if able else {"bf16": "bf16 needs a GPU of compute capability 8.0 or above"}
         self._uploads = Uploads(self.cupy, self.stream)
+        self._downloads = Downloads(self.cupy, self.stream)
         self._scalars: WeakKeyDictionary[Scalars, DeviceScalars] = WeakKeyDictionary()
         self.recordings: WeakSet[Recording] = WeakSet()
 
@@ -140,6 +141,10 @@ class CupyBackend(Backend):
     def upload(self, host: np.ndarray, array: Array) -> None:
         with self.here:
             self._uploads.upload(host, array)
+
+    def download(self, array: Array) -> Callable[[], np.ndarray]:
+        with self.here:
+            return self._downloads.download(array)
 
     # Own blobs: images with the channels last, where cuDNN and vectorised loads want them, and all that is of bf16
 

@@ -1,7 +1,8 @@
-"""The memory of a GPU: uploads that do not wait for each other, and what is said when there is too little."""
+"""The memory of a GPU: copies from the host and to it that do not wait for each other."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -9,8 +10,8 @@ import numpy as np
 
 from nacre import Array
 
-TO_DEVICE, ON_DEVICE = 1, 3
-"""`cudaMemcpyHostToDevice` and `cudaMemcpyDeviceToDevice`."""
+TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3
+"""`cudaMemcpyHostToDevice`, `cudaMemcpyDeviceToHost` and `cudaMemcpyDeviceToDevice`."""
 SLOTS = 2
 """Batches on their way: one is computed with while the next one is copied."""
 
@@ -59,6 +60,37 @@ class Uploads:
         else:
             slots.append(slots.pop(0))
         return slots[-1]
+
+
+class Downloads:
+    """Copies arrays to pinned memory on the host, on the backend's `stream`; each is there until it is read."""
+
+    def __init__(self, cupy: Any, stream: Any) -> None:
+        self._cupy, self._stream = cupy, stream
+        self._free: dict[int, list[tuple[np.ndarray, Any]]] = {}
+
+    def download(self, array: Array) -> Callable[[], np.ndarray]:
+        """Enqueue the copy of a contiguous array; return what waits for it, and gives the numbers, once."""
+        size, cuda = array.nbytes, self._cupy.cuda
+        free = self._free.setdefault(size, [])
+        pinned, arrived = (
+            free.pop()
+            if free
+            else (
+                np.frombuffer(cuda.alloc_pinned_memory(max(size, 1)), np.uint8, size),
+                cuda.Event(disable_timing=True),
+            )
+        )
+        cuda.runtime.memcpyAsync(pinned.ctypes.data, array.data.ptr, size, TO_HOST, self._stream.ptr)
+        arrived.record(self._stream)
+
+        def read() -> np.ndarray:
+            arrived.synchronize()
+            found = pinned.view(array.dtype).reshape(array.shape).copy()
+            free.append((pinned, arrived))
+            return found
+
+        return read
 
 
 def bytes_of(shape: Any, dtype: str) -> int:
