@@ -558,12 +558,56 @@ def test_out_of_memory_says_what_is_needed_and_what_would_fit(cupy: Any, monkeyp
         net(4000)
     message = str(told.value)
     assert "net 'large' needs more memory than is available" in message and "bytes were asked for at once" in message
-    assert "for a batch of 4000 and" in message and "of" in message and "were free" in message
+    assert "for a batch of 4000, " in message and "of" in message and "were free" in message
     most = int(re.search(r"a batch of (\d+) would fit", message)[1])
     assert 500 < most < 4000
     gc.collect()
     cupy.get_default_memory_pool().free_all_blocks()
     net(most * 9 // 10).shutdown()
+
+
+def test_so_it_does_in_an_iteration(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = cupy_standin.watched()()
+
+    def wide(batch: int) -> Net:
+        x, label = nacre.Input((3, 32, 32), name="x", batch_size=batch), nacre.Input(name="label", batch_size=batch)
+        maps = L.Softmax()(L.Convolution(n_filter=32, kernel=3, neuron="Tanh")(x))
+        return Net("wide", [L.SoftmaxLoss()(L.InnerProduct(output_dim=3)(maps), label)], backend=backend)
+
+    def emptied() -> None:
+        gc.collect()
+        cupy.get_default_memory_pool().free_all_blocks()
+
+    emptied()
+    with wide(64) as net, Solver("SGD", lr_policy=0.01).start(net) as training:
+        monkeypatch.setattr(cupy.shared, "total", cupy.shared.used + (1 << 16))
+        with pytest.raises(NacreError, match="net 'wide' needs more memory than is available") as told:
+            training.step()
+    message = str(told.value)
+    assert re.search(r"\d+ bytes were asked for at once, and \d+ of \d+ are free on device 0", message)
+    for what in ("for a batch of 64", "for parameters and gradients", "for what layers and training make", "were free"):
+        assert what in message, message
+    batches = [64, int(re.search(r"try a batch of (\d+)", message)[1])]
+    del told, net, training
+    while True:  # what else the iteration makes is not known before
+        emptied()
+        try:
+            with wide(batches[-1]) as net, Solver("SGD", lr_policy=0.01).start(net) as training:
+                training.step()
+                training.step()
+                break
+        except NacreError as error:
+            batches.append(int(re.search(r"a batch of (\d+)( would fit)?$", str(error))[1]))
+            assert batches[-1] >= 32, error
+            del net, training
+    assert sorted({*batches}, reverse=True) == batches
+
+
+def test_the_memory_that_cudnn_works_in_is_there_before_the_first_iteration(backend: Any) -> None:
+    x = nacre.Input((3, 8, 8), name="x", batch_size=4)
+    with Net("maps", [L.Convolution(n_filter=8, kernel=3)(x)], backend=backend) as net:
+        kernel = net.ops[-1].state
+        assert net.view()._scratch[0, "uint8", "all"].size >= kernel.most > 1
 
 
 # Products
@@ -724,7 +768,7 @@ def test_cublaslt_itself_takes_these_descriptions() -> None:
         getattr(real, f"cublasLt{name}").argtypes = types
     told = real.cublasLtMatrixLayoutGetAttribute
     told.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
-    works, made = Products(None, real), []
+    works, made = Products(None, real, None), []
     operation = works._new(made, "MatmulDesc", *TYPES["float32"][1:])
     for attribute in (TRANSPOSED_A, TRANSPOSED_B):
         works._set("MatmulDesc", operation, attribute, ctypes.c_int32(1))

@@ -311,45 +311,74 @@ def group_bytes(group: Group) -> int:
 
 
 @contextmanager
-def enough_memory(net: str, backend: Backend, need: Callable[[], Need | None]) -> Generator[None]:
-    """Turn a MemoryError into a NacreError that names the net; on a device, with what the net needs and would fit."""
-    before = backend.free_memory()
+def enough_memory(net: str, free: tuple[int, int] | None, need: Callable[[], Need | None]) -> Generator[None]:
+    """Turn a MemoryError into a NacreError that names the net; on a device, with what the net needs and would fit.
+
+    `free` is how much is free there without the net, and how much it has.
+    """
     try:
         yield
     except MemoryError as error:
-        message = f"net '{net}' needs more memory than is available: {error}"
-        remedy = "use smaller batches, or make the largest layer smaller"
-        if before is not None and (needed := need()) is not None:
-            message += f"; {needed.told(before)}"
-            most = needed.most(before[0])
-            remedy = f"a batch of {most} would fit" if most else "not even a batch of 1 would fit: make layers smaller"
-        raise NacreError(message, remedy) from error
+        raise too_large(net, error, free, need()) from error
+
+
+def too_large(
+    net: str, error: MemoryError, free: tuple[int, int] | None, need: Need | None, *, runs: bool = False
+) -> NacreError:
+    """Return the error of a net that needs more than is `free` of the memory of its device, if it has one.
+
+    Where it `runs`, what would have come after is not known.
+    """
+    message = f"net '{net}' needs more memory than is available: {error}"
+    if free is None or need is None:
+        return NacreError(message, "use smaller batches, or make the largest layer smaller")
+    return NacreError(f"{message}; {need.told(free)}", need.remedy(free[0], sure=not runs))
 
 
 @dataclass(frozen=True)
 class Need:
-    """The bytes that a net needs: those of its `blobs`, for a batch of `batch` records, and those of its parameters."""
+    """The bytes that a net needs: of `blobs`, for a batch of `batch` records, of parameters, and of what is its `own`.
+
+    That is what its layers and the training make for themselves, and what is temporary while they compute.
+    """
 
     blobs: int
     parameters: int
+    own: int
     batch: int
 
     @classmethod
-    def of(cls, memory: Memory) -> Need:
-        """Return what a net with this memory needs, besides what its states make for themselves."""
+    def of(cls, memory: Memory, own: int) -> Need:
+        """Return what a net with this memory needs, and so many bytes of its own."""
         fed = (value.shape[0] for op in memory.ops if op.is_source for value in op.outputs if value.shape)
         known = {id(one.storage): one for op in memory.ops for one in op.state.parameters if not one.tied}
         numbers = sum(prod(one.shape) * (2 if one.trainable else 1) for one in known.values())
         dtype = memory.ops[0].state.backend.dtype
-        return cls(memory.planned_bytes()["planned"], numbers * item_size(dtype), max(fed, default=1))
+        return cls(memory.planned_bytes()["planned"], numbers * item_size(dtype), own, max(fed, default=1))
+
+    @property
+    def every(self) -> int:
+        return self.blobs + self.parameters + self.own
 
     def told(self, free: tuple[int, int]) -> str:
         """Return a sentence about it, and about the bytes that were free, of all that the device has."""
         fixed = f"{size_text(self.parameters)} for parameters and gradients"
-        own = f"it needs {size_text(self.blobs)} for a batch of {self.batch} and {fixed}"
-        return f"{own}, and {size_text(free[0])} of {size_text(free[1])} were free"
+        blobs = f"it needs {size_text(self.blobs)} for a batch of {self.batch}, {fixed}"
+        own = f"{size_text(self.own)} for what layers and training make for themselves"
+        return f"{blobs} and {own}, and {size_text(free[0])} of {size_text(free[1])} were free"
+
+    def remedy(self, free: int, *, sure: bool) -> str:
+        """Return what would do: the largest batch that fits, or if that is not `sure` the one to try."""
+        if most := self.most(free):
+            return f"a batch of {most} would fit" if sure else f"try a batch of {most}"
+        if self.parameters >= free:
+            return "not even a batch of 1 would fit: make layers smaller"
+        return "use smaller batches, or make layers smaller"
 
     def most(self, free: int) -> int:
-        """Return the largest batch that fits into some bytes, smaller than that which did not; 0 if none does."""
-        for_blobs = (free - self.parameters) * self.batch // max(self.blobs, 1)
+        """Return the largest batch that fits into some bytes, smaller than that which did not; 0 if none does.
+
+        A smaller one may need less of the net's own, but that is not known.
+        """
+        for_blobs = (free - self.parameters - self.own) * self.batch // max(self.blobs, 1)
         return max(0, min(for_blobs, self.batch - 1))

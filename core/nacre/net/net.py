@@ -19,13 +19,13 @@ from ..discovery.registry import registry
 from ..discovery.settings import held_settings
 from ..engine.collectives import Collectives
 from ..engine.joining import join
-from ..engine.memory import Memory, Need, enough_memory
+from ..engine.memory import Memory, Need, enough_memory, too_large
 from ..engine.ops import members, working
 from ..engine.parameters import initialise, names_of, place_parameters
 from ..engine.schedule import Schedule
 from ..engine.setup import set_up
 from ..engine.shares import Shares
-from ..errors import ConfigError, TopologyError, brief
+from ..errors import ConfigError, NacreError, TopologyError, brief
 from ..fields.component import Written
 from ..fields.outputs import check_places
 from ..graph.containers import expand
@@ -39,7 +39,7 @@ from ..protocols.communicator import Communicator, Group
 from ..protocols.graph import Graph
 from ..protocols.layer import Layer, Phase
 from ..protocols.parameter import Storage
-from ..protocols.view import Fitted, View, joined_rows
+from ..protocols.view import Fitted, View, bytes_wanted, joined_rows
 from .access import NetAccess
 from .blobs import Blobs
 from .carried import Carried
@@ -207,8 +207,8 @@ class Net(NetAccess):
             # lifetimes -> steps, with the copies between memories
             shares = self._shares if self._collectives is None else self._collectives
             self.schedule = Schedule(self.memory, self.slots, shares)
-            rows = self._sources.rows_step()
-            self._passes = Passes(self.name, self.schedule, self.target, rows, bp_problem, self._collectives)
+            known = self.schedule, self.target, self._sources.rows_step(), bp_problem
+            self._passes = Passes(self.name, *known, self._too_large, self._collectives)
             if options.fallback == "error":
                 self.schedule.refuse_copies()
 
@@ -261,11 +261,23 @@ class Net(NetAccess):
 
     def enough_memory(self) -> AbstractContextManager[None]:
         """Return a context in which a MemoryError becomes one that says what this net needs."""
+        return enough_memory(self.name, self._free_memory(), self._need)
 
-        def need() -> Need | None:
-            return Need.of(self.memory) if hasattr(self, "memory") else None
+    def _need(self, more: int = 0) -> Need | None:
+        """Return what this net needs, and so many bytes more; None before its memory was planned."""
+        own = sum(bytes_wanted(view) for view in self.target.views.values()) + self.backend.held_memory()
+        return Need.of(self.memory, own + more) if hasattr(self, "memory") else None
 
-        return enough_memory(self.name, self.backend, need)
+    def _free_memory(self) -> tuple[int, int] | None:
+        """Return how much memory of a device would be free without this net, and how much it has."""
+        free = self.backend.free_memory()
+        need = self._need() if self.allocated and free is not None else None
+        return free if free is None or need is None else (min(free[0] + need.every, free[1]), free[1])
+
+    def _too_large(self, error: MemoryError) -> NacreError | None:
+        """Return the error of a pass for which a device has too little memory; None where there is no device."""
+        free = self._free_memory()
+        return free and too_large(self.name, error, free, self._need(getattr(error, "size", 0)), runs=True)
 
     def _make_accessors(self, options: NetOptions) -> None:
         """Make the objects that read and write blobs, sources, statistics and parameters."""

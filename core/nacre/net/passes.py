@@ -21,9 +21,9 @@ class Passes:
     """The passes "feed" (the sources), "forward" and "backward"; methods are described in `Net`, which has the same.
 
     `net` is the net's name, `rows` the step that counts the rows of a batch, `bp_problem` the reason why there is no
-    backward pass, and `collectives` what several ranks do together. With `watch`, which is called after each step,
-    passes run step by step. `done` has the kinds of steps that layers other than sources have done: "forward",
-    "backward".
+    backward pass, `too_large` what makes an error of a MemoryError, if it can, and `collectives` what several ranks do
+    together. With `watch`, which is called after each step, passes run step by step. `done` has the kinds of steps that
+    layers other than sources have done: "forward", "backward".
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class Passes:
         target: Target,
         rows: Step,
         bp_problem: TopologyError | None,
+        too_large: Callable[[MemoryError], NacreError | None],
         collectives: Collectives | None = None,
     ) -> None:
         self._net = net
@@ -41,6 +42,7 @@ class Passes:
         self._target = target
         self._rows = rows
         self._bp_problem = bp_problem
+        self._too_large = too_large
         self._collectives = collectives
         self._buffers = [slot.storage for slot in schedule.slots if not slot.trainable]
         self.calls: dict[str, Callable[[], None]] = {}
@@ -88,6 +90,8 @@ class Passes:
                     Storage.note_changes(written)
             except BaseException as error:
                 self._refuse_replaced(error)
+                if isinstance(error, MemoryError) and (told := self._too_large(error)) is not None:
+                    raise told from error
                 step = failing_step(error, steps)
                 if (found := blamed(error, step and step.worker)) is not None:
                     raise found from error

@@ -117,6 +117,10 @@ class Backend:
         """Return how many bytes are free on its device, and how many that has; None if its memory is the machine's."""
         return None
 
+    def held_memory(self) -> int:
+        """Return how many bytes of its device recordings keep for what is temporary in them."""
+        return 0
+
     def environment(self) -> dict[str, Any]:
         """Return what the bits of its results depend on, as JSON can hold it: threads, libraries and their versions.
 
@@ -146,7 +150,11 @@ class Backend:
 
     @required()
     def empty(self, shape: Sequence[int], dtype: str) -> Array:
-        """Make a plain array in C order, filled with zeros."""
+        """Make a plain array in C order, filled with zeros.
+
+        Raises:
+            MemoryError: there is too little memory; its `size`, if it has one, is how many bytes were asked for.
+        """
         raise NotImplementedError
 
     def view(self, array: Array, shape: Sequence[int]) -> Array:

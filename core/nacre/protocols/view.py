@@ -136,7 +136,7 @@ class View:
         self._scratch: dict[tuple[Any, ...], Array] = {}
         self._outgrown: list[Array] = []
         self._find_kernel = find_kernel
-        self._made = 0
+        self._made = self._growing = 0
         self._required: dict[tuple[str, Hashable], tuple[Array, Callable[[], Exception]]] = {}
         self._flags: list[Array] = []
 
@@ -272,9 +272,7 @@ class View:
 
     def empty(self, shape: Sequence[int], dtype: str | None = None) -> Array:
         """Make a plain array of the backend, filled with zeros: scratch that a state keeps."""
-        import numpy as np
-
-        self._made += prod(shape) * np.dtype(dtype or self.dtype).itemsize
+        self._made += bytes_of(shape, dtype or self.dtype)
         return self.backend.empty(tuple(shape), dtype or self.dtype)
 
     def constant(self, host: np.ndarray, dtype: str | None = None) -> Array:
@@ -295,7 +293,9 @@ class View:
             kind = (*key[:2], "all")
             base = self._scratch.get(kind)
             if base is None or base.shape[0] < prod(shape):
+                self._growing = bytes_of(shape, key[1])
                 base = self.backend.empty((prod(shape),), key[1])
+                self._growing = 0
                 if self.backend.captures and kind in self._scratch:
                     self._outgrown.append(self._scratch[kind])  # a recording may still write into it
                 for old in [old for old in self._scratch if old[:2] == key[:2]]:
@@ -363,6 +363,19 @@ def send_required(view: View) -> Callable[[], DataError | None]:
         return next((_not_so(name) for name, fine in zip(names, right, strict=False) if not fine), None)
 
     return found
+
+
+def bytes_wanted(view: View) -> int:
+    """Return the bytes of all arrays that states have made by a view, or just ask for."""
+    made, growing = view._made, view._growing  # pyright: ignore[reportPrivateUsage]
+    return made + growing + sum(bytes_of(one.shape, str(one.dtype)) for one in scratches(view))
+
+
+def bytes_of(shape: Sequence[int], dtype: str) -> int:
+    """Return the bytes of an array."""
+    import numpy as np
+
+    return prod(shape) * np.dtype(dtype).itemsize
 
 
 def scratches(view: View) -> list[Array]:

@@ -21,8 +21,8 @@ from .functions import Functions
 from .graphs import MOST_SCALARS, DeviceScalars, Recording, in_order, scalars_of
 from .kernels import blobs as of_blobs
 from .kernels.random import fill_uniform
-from .memory import Downloads, Uploads, bytes_of
-from .products import Products
+from .memory import Downloads, TooLarge, Uploads, bytes_of
+from .products import WORKSPACE, Products
 from .streams import Here
 
 
@@ -69,9 +69,11 @@ class CupyBackend(Backend):
         self.device = cuda.Device(number)
         self.device.use()
         self.stream = cuda.Stream(non_blocking=True)
-        self.products = Products(self.cupy, library.cublaslt(), tf32=os.environ.get("CUPY_TF32") == "1")
-        self.xp = Functions(self.cupy, self.products)
         self.here = Here(self.cupy, self.device, self.stream)
+        with self.here:
+            self._workspace = self.cupy.empty((WORKSPACE,), "uint8")
+        self.products = self._products(tf32=os.environ.get("CUPY_TF32") == "1")
+        self.xp = Functions(self.cupy, self.products)
         self.without_cudnn = library.without_cudnn()
         where = library.devices()[number], self.cupy.cuda.runtime.driverGetVersion()
         total = self.device.mem_info[1]
@@ -87,7 +89,10 @@ class CupyBackend(Backend):
     @cached_property
     def in_tf32(self) -> Functions:
         """The functions of `xp` with products in TF32: for what stays in float32 in nets that compute in bf16."""
-        return Functions(self.cupy, Products(self.cupy, library.cublaslt(), tf32=True))
+        return Functions(self.cupy, self._products(tf32=True))
+
+    def _products(self, *, tf32: bool) -> Products:
+        return Products(self.cupy, library.cublaslt(), self._workspace, tf32=tf32)
 
     def environment(self) -> dict[str, Any]:
         runtime = self.cupy.cuda.runtime
@@ -104,6 +109,9 @@ class CupyBackend(Backend):
     def wait(self) -> None:
         self.stream.synchronize()
 
+    def held_memory(self) -> int:
+        return sum(one.pool.total_bytes() for one in self.recordings)
+
     def free_memory(self) -> tuple[int, int]:
         """Return how many bytes are free on the device, those that CuPy keeps too, and how many it has."""
         with self.here:
@@ -117,14 +125,13 @@ class CupyBackend(Backend):
             try:
                 return self.cupy.zeros(tuple(shape), dtype)
             except self.cupy.cuda.memory.OutOfMemoryError as error:
-                raise MemoryError(self._asked(bytes_of(shape, dtype))) from error
+                raise self._too_large(bytes_of(shape, dtype)) from error
 
-    def _asked(self, size: int) -> str:
+    def _too_large(self, size: int) -> TooLarge:
         free, total = self.free_memory()
         name = library.devices()[self.device.id]
-        return (
-            f"{size} bytes were asked for at once, and {free} of {total} are free on device {self.device.id} ({name})"
-        )
+        here = f"{free} of {total} are free on device {self.device.id} ({name})"
+        return TooLarge(f"{size} bytes were asked for at once, and {here}", size)
 
     def to_host(self, array: Array) -> np.ndarray:
         with self.here:
@@ -239,10 +246,14 @@ class CupyBackend(Backend):
 
     def wrap(self, run: Callable[[], None]) -> Callable[[], None]:
         """Run a pass alone, on the backend's stream."""
+        lacks_memory = self.cupy.cuda.memory.OutOfMemoryError
 
         def alone() -> None:
             with self.here:
-                run()
+                try:
+                    run()
+                except lacks_memory as error:  # of what is temporary in the pass
+                    raise self._too_large(error._size) from error
 
         return alone
 

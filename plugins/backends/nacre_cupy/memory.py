@@ -16,6 +16,14 @@ SLOTS = 2
 """Batches on their way: one is computed with while the next one is copied."""
 
 
+class TooLarge(MemoryError):
+    """There is no memory for so many bytes at once (`size`)."""
+
+    def __init__(self, message: str, size: int) -> None:
+        super().__init__(message)
+        self.size = size
+
+
 class Slot:
     """One array on its way to the device: pinned memory on the host, and memory on the device that no pass reads."""
 

@@ -92,15 +92,14 @@ class Matrix:
 
 
 class Products:
-    """Products of CuPy's arrays, on the backend's stream.
+    """Products of CuPy's arrays, on the backend's stream, with a `workspace` of so many bytes as `WORKSPACE` says.
 
     With `tf32` the factors of a product in float32 are rounded to 11 bits, as CuPy does where CUPY_TF32 is 1.
     """
 
-    def __init__(self, cupy: Any, library: Any, *, tf32: bool = False) -> None:
-        self._cupy, self._library, self.tf32 = cupy, library, tf32
+    def __init__(self, cupy: Any, library: Any, workspace: Array, *, tf32: bool = False) -> None:
+        self._cupy, self._library, self._workspace, self.tf32 = cupy, library, workspace, tf32
         self._handle = ctypes.c_void_p()
-        self._workspace: Array = None
         self._algorithms: dict[tuple[Any, ...], ctypes.Array[ctypes.c_char] | None] = {}
 
     def matmul(self, a: Array, b: Array, out: Array = None) -> Array:
@@ -221,8 +220,6 @@ class Products:
             layouts = [self._layout(made, *one) for one in zip(kinds, (first, second, result), strict=True)]
             layouts.append(layouts[2])  # what is added to, nothing here, lies where the result does
             places = [one.address for one in (first, second, result, result)]
-            if self._workspace is None:
-                self._workspace = self._cupy.empty((WORKSPACE,), "uint8")
             key = (
                 dtype,
                 epilogue,

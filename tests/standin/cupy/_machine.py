@@ -34,7 +34,7 @@ class OutOfMemoryError(MemoryError):
 
     def __init__(self, size, total, limit=0):
         super().__init__(f"Out of memory allocating {size:,} bytes (allocated so far: {total:,} bytes).")
-        self.args = (self.args[0],)
+        self._size, self._total, self._limit = size, total, limit
 
 
 INVALIDATED = "cudaErrorStreamCaptureInvalidated: operation failed due to a previous error during capture"

@@ -202,6 +202,7 @@ class ByCudnn:
     def ready(self) -> None:
         """Make room for what cuDNN writes and nobody reads, and a scale or bias that the layer does not have."""
         channels, view = self.one.shape[1], self.kernel.backend
+        view.scratch((self.most,), "uint8")
         self.unread = [view.empty((channels,), "float32") for _ in range(4)]
         numbers = {"scale": np.ones(channels), "bias": np.zeros(channels)}
         learned = self.kernel.learned

@@ -60,6 +60,7 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
         self.computations = {way: self.computation(way, **(self._behind() if way == "forward" else {})) for way in ways}
         known = [one for one in self.computations.values() if one is not None]
         self.most = max([1, *(one.plan.workspace for one in known)])
+        view.scratch((self.most,), "uint8")  # now, so that a net that is too large is told before it runs
         self.products = None if len(known) == len(ways) else ByProducts(view, g, self.layer.n_group)
 
     def _behind(self) -> dict[str, bool]:
