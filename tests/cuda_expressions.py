@@ -74,6 +74,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         *(f"{way}_to<{to}, {kind}>" for way, to, kind in product(("convert", "transpose"), NARROW, NARROW)),
         *(f"add_to<{kind}>" for kind in NARROW),
     ],
+    "dot": [f"dot_{what}<{kind}>" for what in ("parts", "total") for kind in KINDS[:2]],
     "random": ["uniform<float>", "uniform<double>"],
     "recurrent": [
         *(f"{cell}_{way}<{kind}>" for cell in ("lstm", "gru") for way in ("forward", "backward") for kind in KINDS[:2]),

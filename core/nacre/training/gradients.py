@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..protocols.array import Array
-from ..protocols.backend import Step
+from ..protocols.backend import Backend, Step
 from ..protocols.view import View
 from .spans import Span
 
@@ -20,27 +20,39 @@ Norm = Callable[[Sequence[Array]], Array]
 
 
 def iteration_steps(
-    batch: Sequence[Step], update: Sequence[Step], view: View, spans: Sequence[Span], count: int
+    batch: Sequence[Step],
+    update: Sequence[Step],
+    view: View,
+    spans: Sequence[Span],
+    count: int,
+    empty: Callable[[Sequence[int]], Array] | None = None,
 ) -> list[list[Step]]:
     """Return the lists of steps of an iteration of `count` batches: for the first, for each in between, for the last.
 
     The last one updates, too; of one batch there is only that. Of several batches each adds its gradients to a sum,
-    whose mean is what the update sees.
+    whose mean is what the update sees. `empty` makes the arrays for it; by default it is the view's.
     """
     if count == 1:
         return [[*batch, *update]]
-    work = Accumulator(view, spans, count)
-    first, more, last = (Step("accumulate", "gradients", call) for call in (work.keep, work.add, work.mean))
+    work, own = Accumulator(view.xp, spans, count, empty or view.empty), recorder(view)
+    first, more, last = (Step("accumulate", "gradients", call, own) for call in (work.keep, work.add, work.mean))
     return [[*batch, first], *([[*batch, more]] if count > 2 else []), [*batch, last, *update]]
+
+
+def recorder(view: View) -> Backend | None:
+    """Return the backend that may record a step over plain arrays, or None if it records none."""
+    return view.backend if view.backend.captures else None
 
 
 class Accumulator:
     """Adds up the gradients of several batches; after the last one, the mean replaces its gradients."""
 
-    def __init__(self, view: View, spans: Sequence[Span], count: int) -> None:
-        self.xp = view.xp
+    capturable = True
+
+    def __init__(self, xp: Any, spans: Sequence[Span], count: int, empty: Callable[[Sequence[int]], Array]) -> None:
+        self.xp = xp
         self.share = 1 / count
-        self.pairs = [(view.empty(span.gradient.shape), span.gradient) for span in spans]
+        self.pairs = [(empty(span.gradient.shape), span.gradient) for span in spans]
 
     def keep(self) -> None:
         for total, gradient in self.pairs:
@@ -61,15 +73,17 @@ def clip_steps(
     spans: Sequence[Span],
     value: float,
     norm: float,
-    norm_of_all: Norm,
+    norm_of_all: Norm | None,
 ) -> list[Step]:
     """Return the steps that clip the gradients: first every number, then the norm of all together; 0 clips nothing.
 
-    `norm_of_all` returns this norm, of the gradients of all ranks.
+    `norm_of_all` returns this norm, of the gradients of all ranks, for which the host has to wait; without it the norm
+    is that of the rank's own.
     """
-    gradients = [span.gradient for span in spans]
-    limits = [(clip_value, value), (partial(clip_norm, norm_of_all), norm)]
-    return [Step("clip", "gradients", partial(clip, view, gradients, limit)) for clip, limit in limits if limit]
+    gradients, own = [span.gradient for span in spans], recorder(view)
+    found, alone = (partial(norm_of, view.xp), own) if norm_of_all is None else (norm_of_all, None)
+    limits = [(clip_value, value, own), (partial(clip_norm, found), norm, alone)]
+    return [Step("clip", "gradients", partial(clip, view, gradients, limit), by) for clip, limit, by in limits if limit]
 
 
 def clip_value(view: View, gradients: Sequence[Array], limit: float) -> None:
@@ -88,8 +102,8 @@ def norm_of(xp: Any, gradients: Sequence[Array]) -> Array:
     return xp.sqrt(sum(xp.multiply(xp.dot(one, one), 1, dtype="float64") for one in gradients))
 
 
-def norm_of_ranks(net: Net, slots: Sequence[Slot]) -> Norm:
-    """Return what computes the norm of gradients: in a net that is divided among ranks, of those of all of them."""
+def norm_of_ranks(net: Net, slots: Sequence[Slot]) -> Norm | None:
+    """Return what computes the norm of the gradients of all ranks, or None if each has all gradients."""
     xp, communicator = net.view().xp, net.communicator
 
     def over_ranks(gradients: Sequence[Array]) -> Array:
@@ -102,8 +116,7 @@ def norm_of_ranks(net: Net, slots: Sequence[Slot]) -> Norm:
         communicator.allreduce(square, ordered=True)
         return xp.sqrt(float(square[0]) + norm_of(xp, same) ** 2)
 
-    divided = net.division is not None and communicator is not None
-    return over_ranks if divided else partial(norm_of, xp)
+    return over_ranks if net.division is not None and communicator is not None else None
 
 
 def clip_norm(norm: Norm, view: View, gradients: Sequence[Array], limit: float) -> None:

@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -20,6 +20,7 @@ from .dnn import Dnn
 from .functions import Functions
 from .graphs import MOST_SCALARS, DeviceScalars, Recording, in_order, scalars_of
 from .kernels import blobs as of_blobs
+from .kernels.dot import dot
 from .kernels.random import fill_uniform
 from .memory import Downloads, TooLarge, Uploads, bytes_of
 from .products import WORKSPACE, Products
@@ -73,7 +74,7 @@ class CupyBackend(Backend):
         with self.here:
             self._workspace = self.cupy.empty((WORKSPACE,), "uint8")
         self.products = self._products(tf32=os.environ.get("CUPY_TF32") == "1")
-        self.xp = Functions(self.cupy, self.products)
+        self.xp = self._functions(self.products)
         self.without_cudnn = library.without_cudnn()
         where = library.devices()[number], self.cupy.cuda.runtime.driverGetVersion()
         total = self.device.mem_info[1]
@@ -89,7 +90,10 @@ class CupyBackend(Backend):
     @cached_property
     def in_tf32(self) -> Functions:
         """The functions of `xp` with products in TF32: for what stays in float32 in nets that compute in bf16."""
-        return Functions(self.cupy, self._products(tf32=True))
+        return self._functions(self._products(tf32=True))
+
+    def _functions(self, products: Products) -> Functions:
+        return Functions(self.cupy, products, partial(dot, self))
 
     def _products(self, *, tf32: bool) -> Products:
         return Products(self.cupy, library.cublaslt(), self._workspace, tf32=tf32)

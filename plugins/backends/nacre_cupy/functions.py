@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from nacre import Array
 
+from .kernels.dot import can_dot
 from .products import Products
 
 
 class Functions:
-    """CuPy's functions, and those arguments of NumPy's that CuPy's do not take; products can be captured."""
+    """CuPy's functions, and those arguments of NumPy's that CuPy's do not take; products can be captured.
 
-    def __init__(self, cupy: Any, products: Products) -> None:
-        self._cupy = cupy
-        self.matmul, self.dot = products.matmul, products.dot
+    `dot_of_vectors` computes what `can_dot` says.
+    """
+
+    def __init__(self, cupy: Any, products: Products, dot_of_vectors: Callable[..., Array]) -> None:
+        self._cupy, self._products, self._dot_of_vectors = cupy, products, dot_of_vectors
+        self.matmul = products.matmul
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._cupy, name)
         setattr(self, name, value)  # so that it is found at once the next time
         return value
+
+    def dot(self, a: Array, b: Array, out: Array = None) -> Array:
+        """Return the product of two arrays, as NumPy's `dot`; that of vectors is added up in float64."""
+        return self._dot_of_vectors(a, b, out) if can_dot(a, b, out) else self._products.dot(a, b, out)
 
     def take(self, a: Array, indices: Array, axis: int | None = None, out: Array = None, mode: str = "raise") -> Array:
         """Take elements; an index out of range is counted round, or clipped: a GPU raises nothing."""

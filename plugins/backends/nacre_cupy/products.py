@@ -151,10 +151,7 @@ class Products:
         return self._call("bf16", first, second, result, bias, kind, relu=relu)
 
     def dot(self, a: Array, b: Array, out: Array = None) -> Array:
-        """Return the product of two arrays, as NumPy's `dot`: of matrices by cuBLASLt, so that it can be captured.
-
-        That of two vectors, which may be as long as all parameters, is cuBLAS's own work.
-        """
+        """Return the product of two arrays, as NumPy's `dot`: of matrices by cuBLASLt, so that it can be captured."""
         if (getattr(a, "ndim", 0), getattr(b, "ndim", 0)) in ((1, 2), (2, 1), (2, 2)):
             return self.matmul(a, b, out)
         return self._cupy.dot(a, b) if out is None else self._cupy.dot(a, b, out=out)

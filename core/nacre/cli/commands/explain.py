@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from math import prod
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from ...discovery.kernels import Choice
     from ...net.net import Net
     from ...protocols.layer import Phase
+    from ...training.solver import Solver
     from ...training.spans import Span
 
 
@@ -102,8 +102,8 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
     solver: dict[str, Any] | None = None
     components = [entry(name, component, choice) for name, (component, choice) in inner]
     update: list[tuple[str, Choice]] = []
-    if file.has_solver:
-        made = file.solver()
+    made = file.solver() if file.has_solver else None
+    if made is not None:
         choice = net.target.choose_kernel(made.method, _spans(net))
         solver = entry("solver", made.method, choice)
         slots = [slot for slot in net.slots if slot.trainable and not slot.frozen]
@@ -123,22 +123,33 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
         "copies": [
             {"blob": blob, "from": space_text(start), "to": space_text(end)} for blob, start, end in net.schedule.copies
         ],
-        "pieces": _pieces(net, update) if net.backend.captures else [],
+        "pieces": _pieces(net, made, update) if net.backend.captures else [],
     }
 
 
-def _pieces(net: Net, update: Sequence[tuple[str, Choice]]) -> list[dict[str, Any]]:
+def _pieces(net: Net, solver: Solver | None, update: Sequence[tuple[str, Choice]]) -> list[dict[str, Any]]:
     """Return the pieces of an iteration in order: steps in a row that are recorded, or that are not.
 
-    `update` are the kernels of what comes after the passes, by name.
+    `update` are the kernels of what comes behind the gradients, by name. Each batch of an iteration has its own pieces.
     """
+    from ...protocols.backend import Step
+    from ...training.gradients import clip_steps, iteration_steps
+
+    def made(name: str, choice: Choice) -> Step:
+        own = net.backend if getattr(choice.kernel, "capturable", False) else None
+        return Step("", name, lambda: None, own)
+
     passes = ["feed", "forward", *(["backward"] if net.trains else [])]
-    steps = [(step.capturable, f"{step.kind} {step.name}") for name in passes for step in net.steps(name)]
-    if net.trains:
-        steps += [(getattr(choice.kernel, "capturable", False), name) for name, choice in update]
+    lists = [[step for name in passes for step in net.steps(name)]]
+    if net.trains and solver is not None:
+        view, spans = net.view(), _spans(net)
+        clip = clip_steps(view, spans, solver.clip_value, solver.clip_norm, None)
+        behind = [*clip, *(made(name, choice) for name, choice in update)]
+        lists = iteration_steps(lists[0], behind, view, spans, solver.n_accumulate, view.blob)
     return [
-        {"recorded": recorded, "steps": [name for _, name in some]}
-        for recorded, some in itertools.groupby(steps, key=itemgetter(0))
+        {"recorded": recorded, "steps": [f"{step.kind} {step.name}".strip() for step in some]}
+        for steps in lists
+        for recorded, some in itertools.groupby(steps, key=lambda step: step.capturable)
     ]
 
 
