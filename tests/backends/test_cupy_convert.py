@@ -15,7 +15,7 @@ from nacre.random import RecordRandom
 from nacre_cupy.kernels import convert
 from nacre_cupy.kernels.convert import Conversion
 from nacre_data.pipeline import Pipeline
-from nacre_data.transformers import Crop, Mirror, Scale, SubMean
+from nacre_data.transformers import Crop, Mirror, RandomShift, Scale, SubMean
 
 if reason := missing():
     pytest.skip(reason, allow_module_level=True)
@@ -32,6 +32,16 @@ CASES: list[list[Transformer]] = [
     [SubMean(mean=FULL), Crop(size=(8, 16)), SubMean(mean=SMALL), Mirror(), Scale(scale=2.0), SubMean(mean=SMALL)],
     [Mirror(), SubMean(mean=FULL), Scale(scale=0.1)],
     [Crop(size=(13, 18)), Mirror()],
+    [Scale(scale=0.5), RandomShift(pixels=1), SubMean(mean=3.0)],
+    [
+        RandomShift(pixels=4),
+        SubMean(mean=FULL),
+        Mirror(),
+        Crop(size=(8, 16)),
+        RandomShift(pixels=20),
+        SubMean(mean=SMALL),
+    ],
+    [Crop(size=(8, 16)), SubMean(mean=SMALL), Mirror(), RandomShift(pixels=2), Scale(scale=[1.0, 0.5, 0.25])],
 ]
 
 
@@ -40,6 +50,8 @@ def as_change(one: Any) -> Any:
         return convert.Crop(*one.size)
     if isinstance(one, Mirror):
         return convert.Mirror()
+    if isinstance(one, RandomShift):
+        return convert.Shift(one.pixels)
     return convert.Arithmetic(np.asarray(one.scale if isinstance(one, Scale) else one.mean), isinstance(one, Scale))
 
 
@@ -64,9 +76,9 @@ def test_conversion(case: int, dtype: str, last: int) -> None:
         view = View(backend, phase=phase, dtype=plain, seed=7, scalars=Scalars())
         conversion = Conversion(view, SHAPE, [as_change(one) for one in changes])
         drawn = [
-            one.each(2 if isinstance(change, Crop) else 1)
+            one.each(1 if isinstance(change, Mirror) else 2)
             for one, change in zip(randoms, changes, strict=True)
-            if isinstance(change, Crop | Mirror)
+            if isinstance(change, Crop | Mirror | RandomShift)
         ]
         channels, height, width = conversion.sizes[-1]
         places, batch = (

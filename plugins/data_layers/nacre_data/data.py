@@ -193,6 +193,12 @@ class StoreRecords(Records):
             self.reader.read(records, {self.tops[top]: found})
         array[...] = found
 
+    def in_memory(self, top: int) -> np.ndarray | None:
+        if not self.cached:
+            return None
+        self.whole = self.whole or self._read_all()
+        return None if self.reader.damaged else self.whole.in_memory(top)
+
     def column(self, name: str) -> np.ndarray:
         return column_of(self.reader, self.where, name)
 

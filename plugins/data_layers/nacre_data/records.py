@@ -24,8 +24,7 @@ class Records:
 
     `shapes` and `dtypes` are those of a record's entries. The types are NumPy's, of integers or floating-point numbers.
     `classes` are the names of the classes that the numbers of a top count, where the data have names, `column_names`
-    those of the columns of a table that make up a record. `in_memory` are the arrays of all records, one for each top,
-    if they lie in memory.
+    those of the columns of a table that make up a record.
     """
 
     count: int = 0
@@ -33,7 +32,6 @@ class Records:
     dtypes: Sequence[np.dtype[Any]] = ()
     classes: Mapping[str, Sequence[str]] = MappingProxyType({})
     column_names: Mapping[str, Sequence[str]] = MappingProxyType({})
-    in_memory: Sequence[np.ndarray] | None = None
 
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
         """Write the records of these numbers, in their order, into one array (records, *shape) for each top."""
@@ -47,6 +45,14 @@ class Records:
         ]
         arrays[top] = array
         self.read(records, arrays)
+
+    def in_memory(self, top: int) -> np.ndarray | None:
+        """Return the entries of one top, counted from 0, of all records, if they are kept in memory; else None.
+
+        Raises:
+            DataError: they cannot be read.
+        """
+        return None
 
     def column(self, name: str) -> np.ndarray:
         """Return a field of all records that has one number for each; it need not be a top.
@@ -87,7 +93,7 @@ class ArrayRecords(Records):
     ) -> None:
         self.where = where
         self.tops = tops
-        self.arrays = self.in_memory = arrays
+        self.arrays = arrays
         self.columns = {**(columns or {}), **dict(zip(tops, arrays, strict=True))}
         self.count = len(arrays[0])
         self.shapes = [array.shape[1:] for array in arrays]
@@ -107,6 +113,9 @@ class ArrayRecords(Records):
                 take(array, records, out)
             else:
                 self._convert(top, records, out)
+
+    def in_memory(self, top: int) -> np.ndarray | None:
+        return self.arrays[top]
 
     def _convert(self, top: int, records: np.ndarray, out: np.ndarray) -> None:
         """Copy records into an array of another type: some at a time, which stay in the processor's cache."""

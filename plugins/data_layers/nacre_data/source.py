@@ -225,7 +225,7 @@ class RecordSourceState(SourceState, host_only=True):
     """For kernels: what returns the pipeline of a top, given its number, an array like its batches, and its changes.
 
     It has `run` and `stages`, not empty, as `Pipeline` has them; None leaves the top to this state. One that says
-    `resident` has the records of `Records.in_memory`, and gets their numbers alone: its arrays of batches have no rows.
+    `resident` has all records (`Records.in_memory`), and gets their numbers alone: its arrays of batches have no rows.
     """
 
     def __init__(self, layer: Any, backend: Any, records: Records, passes: Passes | None = None) -> None:

@@ -71,6 +71,10 @@ class Subset(Records):
     def read_top(self, top: int, records: np.ndarray, array: np.ndarray) -> None:
         self.records.read_top(top, self.numbers[records], array)
 
+    def in_memory(self, top: int) -> np.ndarray | None:
+        found = self.records.in_memory(top)
+        return None if found is None else found[self.numbers]
+
     def column(self, name: str) -> np.ndarray:
         return self.records.column(name)[self.numbers]
 

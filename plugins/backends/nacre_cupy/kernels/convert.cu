@@ -1,11 +1,19 @@
-// Pictures on their way into a net: cut, turned, their mean subtracted, scaled, in the net's type and layout, in one pass
-// over the numbers as they are stored (images, channels, rows, columns).
+// Pictures on their way into a net: cut, turned, shifted, their mean subtracted, scaled, in the net's type and layout, in
+// one pass over the numbers as they are stored (images, channels, rows, columns).
 
 #include "common.cuh"
 
-struct Change { // a row of the table: subtract (0) or multiply (1), by one number, one for each channel, or pixel
+enum Kind { SUBTRACT, MULTIPLY, OUTSIDE };
+
+// A row of the table: subtract or multiply, by one number, one for each channel, or pixel (mode); or let what is outside of
+// the picture at this stage be 0, which has rows x columns pixels then.
+struct Change {
     i64 kind, stage, operand, mode, rows, columns;
 };
+
+__device__ inline bool inside(int row, int column, i64 rows, i64 columns) {
+    return row >= 0 && row < rows && column >= 0 && column < columns;
+}
 
 struct Place { // what pixel (i, j) of a result was at an earlier stage: (row + i, column + step j)
     int row, column, step;
@@ -38,8 +46,9 @@ __device__ void convert_pictures(const Pictures<S> &p, T *to, int height, int wi
         const Place first = p.places[image];
         for (int n = 0; n < N; n++) {
             const int channel = last ? start + n : high, j = last ? low : start + n;
-            const i64 at = ((i64)(image * p.channels + channel) * p.rows + first.row + i) * p.columns;
-            values[n] = n < here ? (W)p.from[at + first.column + first.step * j] : W(0);
+            const int row = first.row + i, column = first.column + first.step * j;
+            const i64 at = ((i64)(image * p.channels + channel) * p.rows + row) * p.columns + column;
+            values[n] = n < here && inside(row, column, p.rows, p.columns) ? (W)p.from[at] : W(0);
         }
         for (int k = 0; k < p.n_changes; k++) {
             const Change change = p.changes[k];
@@ -48,10 +57,14 @@ __device__ void convert_pictures(const Pictures<S> &p, T *to, int height, int wi
             for (int n = 0; n < N; n++) {
                 if (n >= here) continue;
                 const int channel = last ? start + n : high, j = last ? low : start + n;
+                const int row = place.row + i, column = place.column + place.step * j;
+                const bool in = inside(row, column, change.rows, change.columns);
                 i64 index = change.mode == 0 ? 0 : channel;
-                if (change.mode == 2)
-                    index = (index * change.rows + place.row + i) * change.columns + place.column + place.step * j;
-                values[n] = change.kind == 0 ? values[n] - operand[index] : values[n] * operand[index];
+                if (change.mode == 2) index = (index * change.rows + row) * change.columns + column;
+                if (change.kind == OUTSIDE)
+                    values[n] = in ? values[n] : W(0);
+                else if (in || change.mode != 2) // else it becomes 0 later
+                    values[n] = change.kind == SUBTRACT ? values[n] - operand[index] : values[n] * operand[index];
             }
         }
         Pack<T, N> pack;

@@ -15,6 +15,8 @@ from .launch import LANES, TYPES, launch, too_large
 
 SOURCES = {"uint8": "u8", "float32": "float"}
 """Types in which pictures are stored, and what C++ calls them."""
+SUBTRACT, MULTIPLY, OUTSIDE = 0, 1, 2
+"""Numbers of what is done in convert.cu."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,13 @@ class Mirror:
 
 
 @dataclass(frozen=True)
+class Shift:
+    """In phase `train`, pictures move by up to so many pixels; those from outside are 0."""
+
+    pixels: int
+
+
+@dataclass(frozen=True)
 class Arithmetic:
     """A mean to subtract, or a factor: one number, one for each channel, or an array of a picture's shape by then."""
 
@@ -41,8 +50,8 @@ class Arithmetic:
 class Conversion:
     """Changes of pictures (channels, rows, columns), in their order, in one pass over memory.
 
-    Numbers are those of nacre's transformers Crop, Mirror, SubMean and Scale: converted to the net's type and then
-    changed one after the other; in bf16 they are rounded once, at the end.
+    Numbers are those of nacre's transformers Crop, Mirror, RandomShift, SubMean and Scale: converted to the net's type
+    and then changed one after the other; in bf16 they are rounded once, at the end.
 
     Args:
         view: of the net.
@@ -53,17 +62,19 @@ class Conversion:
         ValueError: an array of numbers fits neither a picture nor its channels.
     """
 
-    def __init__(self, view: Any, shape: Sequence[int], changes: Sequence[Crop | Mirror | Arithmetic]) -> None:
+    def __init__(self, view: Any, shape: Sequence[int], changes: Sequence[Crop | Mirror | Shift | Arithmetic]) -> None:
         self.view, self.shape = view, tuple(shape)
-        self.moves: list[Crop | Mirror] = []
+        self.moves: list[Crop | Mirror | Shift] = []
         self.sizes = [self.shape]
-        """The shape of a picture at each stage: as it is stored, and after each crop and mirror."""
+        """The shape of a picture at each stage: as it is stored, and after each crop, mirror and shift."""
         rows: list[list[int]] = []
         self._operands: list[Array] = []
         for change in changes:
             if isinstance(change, Arithmetic):
                 rows.append(self._row(change))
                 continue
+            if isinstance(change, Shift):  # what is outside here, becomes 0
+                rows.append([OUTSIDE, len(self.moves), 0, 0, *self.sizes[-1][1:]])
             self.moves.append(change)
             size = (change.rows, change.columns) if isinstance(change, Crop) else self.sizes[-1][1:]
             self.sizes.append((self.shape[0], *size))
@@ -80,7 +91,7 @@ class Conversion:
             raise ValueError(f"numbers of shape {numbers.shape} fit no picture of shape {size}")
         operand = self.view.constant(numbers.reshape(-1), self.view.dtype)
         self._operands.append(operand)
-        return [int(change.multiplies), len(self.moves), operand.data.ptr, mode, *size[1:]]
+        return [MULTIPLY if change.multiplies else SUBTRACT, len(self.moves), operand.data.ptr, mode, *size[1:]]
 
     @staticmethod
     def unfit(shape: Sequence[int], stored: str, images: int) -> str | None:
@@ -92,8 +103,8 @@ class Conversion:
     def places(self, drawn: Sequence[np.ndarray], images: int, phase: str) -> np.ndarray:
         """Return where the pixels of each picture come from, as int32 (stages, images, 3), for `enqueue`.
 
-        `drawn` has for each crop an array (images, 2) of numbers u from [0, 1), and for each mirror one of (images, 1);
-        they are only looked at in phase `train`.
+        `drawn` has for each crop and shift an array (images, 2) of numbers u from [0, 1), and for each mirror one of
+        (images, 1); they are only looked at in phase `train`.
         """
         trains = phase == "train"
         found = np.zeros((len(self.sizes), images, 3), np.int32)
@@ -105,6 +116,9 @@ class Conversion:
                 rooms = np.array([rows - move.rows + 1, columns - move.columns + 1])
                 corners = (drawn[stage] * rooms).astype(np.int32) if trains else np.tile((rooms - 1) // 2, (images, 1))
                 row, column = row + corners[:, 0], column + corners[:, 1]
+            elif trains and isinstance(move, Shift):
+                far = (drawn[stage] * (2 * move.pixels + 1)).astype(np.int32) - move.pixels
+                row, column = row + far[:, 0], column + far[:, 1]
             elif trains:
                 turned = drawn[stage][:, 0] < 0.5
                 column, step = np.where(turned, columns - 1 - column, column), np.where(turned, -step, step)

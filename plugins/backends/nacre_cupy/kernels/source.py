@@ -1,4 +1,4 @@
-"""Sources whose pictures are sent as they are stored, as bytes, and changed on the device: see convert.cu."""
+"""Sources whose records are kept on the device, or sent as they are stored and changed there: see convert.cu."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from nacre import NacreError, Own, SourceState, type_name
+from nacre import Array, NacreError, Own, SourceState, misfit, type_name
 
-from .convert import Arithmetic, Conversion, Crop, Mirror
+from ..memory import bytes_of
+from .convert import Arithmetic, Conversion, Crop, Mirror, Shift
 
-CHANGES = ("Crop", "Mirror", "Scale", "SubMean")
-"""nacre's transformers that convert.cu knows."""
+CHANGES = ("Crop", "Mirror", "RandomShift", "Scale", "SubMean")
+"""nacre's transformers of pictures that convert.cu knows."""
+ALWAYS_ALIKE = ("Scale", "SubMean")
+"""Transformers that change a record in the same way in every pass."""
 SHARE = 8
 """Records that lie in memory are kept on the device if they need this part of its free memory, or less."""
 
@@ -20,18 +23,10 @@ SHARE = 8
 class SourceKernel(SourceState, dtypes=("float32", "float64")):
     """A source over records: its own state reads them, and changes what the device does not.
 
-    A top is converted on the device if its records are pictures of bytes and all its transformers are of `CHANGES`. The
-    others are made on the host, and sent as they are.
+    Pictures of bytes or float32 whose transformers are all of `CHANGES` are changed on the device. The records of a top
+    that lie in memory are kept there if they fit: such pictures as they are stored, others as they go into the net, if
+    nothing changes them or what is always alike. All other tops are made on the host, and sent.
     """
-
-    @classmethod
-    def supports(cls, layer: Any, inputs: list[Any]) -> str | None:
-        kinds: dict[str, set[str]] = {}
-        for top, transformer in layer.conversion:
-            kinds.setdefault(top, set()).add(_name(transformer))
-        if any(some <= set(CHANGES) for some in kinds.values()):
-            return None
-        return f"serves pictures that are changed by {', '.join(CHANGES)} alone"
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -40,32 +35,45 @@ class SourceKernel(SourceState, dtypes=("float32", "float64")):
 
     def ready(self) -> None:
         self.converted: set[int] = set()
+        self.numbers_there = Numbers(self.backend, self.layer.batch_size)
         self.own.blobs = [np.zeros(blob.shape, blob.dtype) for blob in self.blobs]
         self.own.converter = self._converter
         self.own.ready()
 
-    def _converter(self, top: int, place: np.ndarray, changes: Sequence[Any]) -> Converter | None:
-        """Return what converts the batches of a top, which are like `place`; None if its own state has to."""
-        blob, shape = self.blobs[top], place.shape[1:]
-        known = place.ndim == 4 and changes and all(_name(one) in CHANGES for one, _ in changes)
-        if not known or Conversion.unfit(shape, str(place.dtype), len(place)) or place.dtype != np.uint8:
-            return None
+    def _converter(self, top: int, place: np.ndarray, changes: Sequence[Any]) -> Any:
+        """Return what writes the batches of a top, like `place`, on the device; None if its own state makes them."""
         try:
-            converter = Converter(self.backend, self.phase, blob, place, changes, self._held(top))
+            made = self._pictures(top, place, changes) or self._resident(top, changes)
         except NacreError:  # its own state tells it with the first batch
             return None
-        self.converted.add(top)
-        return converter
+        self.converted |= set() if made is None else {top}
+        return made
 
-    def _held(self, top: int) -> np.ndarray | None:
-        """Return all records of a top if they lie in memory as bytes, and may lie in the device's; else None."""
-        records = self.own.records
-        found = None if records.in_memory is None else records.in_memory[top]
+    def _pictures(self, top: int, place: np.ndarray, changes: Sequence[Any]) -> Converter | None:
+        known = place.ndim == 4 and changes and all(_name(one) in CHANGES for one, _ in changes)
+        if not known or Conversion.unfit(place.shape[1:], str(place.dtype), len(place)):
+            return None
+        found = self.own.records.in_memory(top)
+        held = found if found is not None and found.dtype == place.dtype and self._fits(found.nbytes) else None
+        where = self.backend, self.phase, self.blobs[top]
+        return Converter(*where, place, changes, held, self.numbers_there)
+
+    def _resident(self, top: int, changes: Sequence[Any]) -> Resident | None:
+        blob, found = self.blobs[top], self.own.records.in_memory(top)
+        if found is None or found.dtype.kind not in "biuf" or any(_name(one) not in ALWAYS_ALIKE for one, _ in changes):
+            return None
+        if not self._fits(bytes_of((len(found), *blob.shape[1:]), blob.dtype)):
+            return None
+        records = _prepared(found, blob, changes, self.phase)
+        return None if records is None else Resident(self.backend, blob, records, self.numbers_there)
+
+    def _fits(self, size: int) -> bool:
+        """Return whether so many bytes may be kept on the device."""
         free = self.backend.backend.free_memory()
-        fits = found is not None and free and found.dtype == np.uint8 and found.nbytes <= free[0] // SHARE
-        return found if fits else None
+        return free is not None and size <= free[0] // SHARE
 
     def forward(self, inputs: list[Any]) -> None:
+        self.numbers_there.are_old = True
         self.own.forward(inputs)
         for top, (host, blob) in enumerate(zip(self.own.blobs, self.blobs, strict=True)):
             if top not in self.converted:
@@ -117,8 +125,39 @@ class SourceKernel(SourceState, dtypes=("float32", "float64")):
         self.own.shutdown()
 
 
+class Numbers:
+    """The numbers of a batch's records on the device, sent once for all tops."""
+
+    def __init__(self, view: Any, images: int) -> None:
+        self.view, self.array, self.are_old = view, view.empty((images,), "int64"), True
+
+    def of(self, records: np.ndarray) -> Array:
+        """Return the array of these numbers."""
+        if self.are_old:
+            self.view.backend.upload(records.astype(np.int64), self.array)
+            self.are_old = False
+        return self.array
+
+
+class Resident:
+    """A top whose records all lie on the device as they go into the net: only their numbers are sent."""
+
+    stages = ("take",)
+    resident = True
+
+    def __init__(self, view: Any, blob: Own, records: np.ndarray, numbers: Numbers) -> None:
+        self.view, self.blob, self.numbers = view, blob, numbers
+        laid = records.transpose(0, 2, 3, 1) if blob.layout == "channels last" else records
+        self.held = view.constant(np.ascontiguousarray(laid).reshape(len(laid), -1), blob.dtype)
+
+    def run(self, batch: np.ndarray, records: np.ndarray, epochs: np.ndarray) -> None:
+        """Enqueue the copy of a batch's records into the blob."""
+        there = self.blob.memory.reshape(len(records), -1)
+        self.view.xp.take(self.held, self.numbers.of(records), axis=0, out=there)
+
+
 class Converter:
-    """The way of one top's batches to the device: bytes are sent, with where each picture's pixels come from.
+    """The way of one top's pictures to the device: they are sent as they are stored, with where their pixels come from.
 
     `held` are the pictures of all records, if the device is to keep them: then only the numbers of a batch's are sent.
     """
@@ -133,11 +172,12 @@ class Converter:
         place: np.ndarray,
         changes: Sequence[Any],
         held: np.ndarray | None,
+        numbers: Numbers,
     ) -> None:
-        self.view, self.phase, self.blob, self.images = view, phase, blob, len(place)
-        known: list[Crop | Mirror | Arithmetic] = []
+        self.view, self.phase, self.blob, self.images, self.numbers = view, phase, blob, len(place), numbers
+        known: list[Crop | Mirror | Shift | Arithmetic] = []
         self.draws: list[tuple[Any, int]] = []
-        shape = place.shape[1:]
+        shape, stored = place.shape[1:], str(place.dtype)
         for transformer, random in changes:
             change, count = _change(transformer, shape)
             known.append(change)
@@ -145,28 +185,41 @@ class Converter:
                 self.draws.append((random, count))
             shape = transformer.checked_shape(shape)
         self.conversion = Conversion(view, place.shape[1:], known)
-        self.batch = view.empty(place.shape, "uint8")
+        self.batch = view.empty(place.shape, stored)
         self.resident = held is not None
         if held is not None:
-            self.held = view.constant(np.ascontiguousarray(held).reshape(len(held), -1), "uint8")
-            self.numbers = view.empty((self.images,), "int64")
+            self.held = view.constant(np.ascontiguousarray(held).reshape(len(held), -1), stored)
         self.places = view.empty((len(self.conversion.sizes), self.images, 3), "int32")
 
     def run(self, batch: np.ndarray, records: np.ndarray, epochs: np.ndarray) -> None:
         """Send a batch, and enqueue its conversion into the blob."""
         backend = self.view.backend
-        for random, _ in self.draws:
+        drawn: list[np.ndarray] = []
+        for random, count in self.draws if self.phase == "train" else ():
             random.at(records, epochs)
-        drawn = [random.each(count) for random, count in self.draws]
+            drawn.append(random.each(count))
         backend.upload(self.conversion.places(drawn, self.images, self.phase), self.places)
         if self.resident:
-            backend.upload(records.astype(np.int64), self.numbers)
             flat = self.batch.reshape(self.images, -1)
-            backend.xp.take(self.held, self.numbers, axis=0, out=flat)
+            backend.xp.take(self.held, self.numbers.of(records), axis=0, out=flat)
         else:
             backend.upload(batch, self.batch)
         channels = self.blob.shape[1] if self.blob.layout == "channels last" else 0
         self.conversion.enqueue(self.batch, self.places, self.blob.memory, self.blob.dtype, channels)
+
+
+def _prepared(records: np.ndarray, blob: Own, changes: Sequence[Any], phase: str) -> np.ndarray | None:
+    """Return all records as they go into a net; None if one has a number that the blob's type has not."""
+    made = np.empty((len(records), *blob.shape[1:]), blob.dtype)
+    if not changes:
+        if made.dtype.kind in "iu" and misfit(records, made.dtype) is not None:
+            return None
+        np.copyto(made, records, casting="unsafe")
+    given = records
+    for transformer, random in changes:
+        transformer.transform_into(given, made, random, phase)
+        given = made
+    return made
 
 
 def _name(transformer: Any) -> str:
@@ -175,13 +228,15 @@ def _name(transformer: Any) -> str:
     return type_name(kind) if kind.__module__ == "nacre_data.transformers" else ""
 
 
-def _change(transformer: Any, shape: Sequence[int]) -> tuple[Crop | Mirror | Arithmetic, int]:
+def _change(transformer: Any, shape: Sequence[int]) -> tuple[Crop | Mirror | Shift | Arithmetic, int]:
     """Return a transformer as convert.cu knows it, for records of a shape, and how many numbers it draws for each."""
     name = _name(transformer)
     if name == "Crop":
         return Crop(*transformer.size), 2
     if name == "Mirror":
         return Mirror(), 1
+    if name == "RandomShift":
+        return Shift(transformer.pixels), 2
     if name == "Scale":
         return Arithmetic(np.asarray(transformer.scale), multiplies=True), 0
     mean = transformer.fit_to(tuple(shape), np.dtype("float64"))
