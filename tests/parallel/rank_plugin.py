@@ -1,9 +1,10 @@
-"""A plugin for trainings of several ranks: a callback by which one of them fails, once."""
+"""A plugin for trainings of several ranks: a callback by which one of them fails, or ends all, once."""
 
 import os
 import random
 import signal
 import threading
+import time
 from pathlib import Path
 
 import nacre
@@ -12,23 +13,26 @@ from nacre import Callback, CallbackState
 
 @nacre.register
 class Doom(Callback):
-    """Lets a rank fail in some way, unless the file `once` is there."""
+    """Lets a rank do something, unless the file `once` is there: in `run` at an iteration, or `when` else it says."""
 
     every_n_iter: int = 1
     rank: int = 1
     at: int = 0
     how: str = "kill"
+    when: str = "run"
     once: str = "doomed"
 
     def start(self, training):
-        return DoomState(self, training)
+        state = DoomState(self, training)
+        state.now("start")
+        return state
 
 
 class DoomState(CallbackState):
     def begin(self):
         callback = self.callback
-        self.doomed = self.training.net.rank == callback.rank and not Path(callback.once).exists()
-        if self.doomed and callback.how == "whenever":
+        self.now("begin")
+        if callback.how == "whenever" and not self.spared():
             Path(callback.once).touch()
             moment = random.Random(callback.at).uniform(0, 0.6)
             timer = threading.Timer(moment, os.kill, (os.getpid(), signal.SIGKILL))
@@ -36,8 +40,19 @@ class DoomState(CallbackState):
             timer.start()
 
     def run(self):
+        if self.training.iteration == self.callback.at:
+            self.now("run")
+
+    def finish(self):
+        self.now("finish")
+
+    def spared(self):
         callback = self.callback
-        if not self.doomed or self.training.iteration != callback.at:
+        return self.training.net.rank != callback.rank or Path(callback.once).exists()
+
+    def now(self, when):
+        callback = self.callback
+        if callback.when != when or self.spared():
             return
         Path(callback.once).touch()
         if callback.how == "kill":
@@ -48,5 +63,27 @@ class DoomState(CallbackState):
             raise ValueError("a mistake")
         if callback.how == "stop":
             self.training.stop("Doom")
+        if callback.how == "exit":
+            os._exit(0)
         if callback.how == "signal":
-            os.kill(os.getppid(), signal.SIGTERM)
+            stop_launcher(signal.SIGTERM)
+        if callback.how == "all":  # as a system does that stops a service
+            stop_launcher(signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+        if callback.how in ("SIGTERM", "SIGINT", "SIGHUP"):
+            stop_launcher(getattr(signal, callback.how))
+            while True:
+                time.sleep(60)
+
+
+def stop_launcher(number):
+    """Send a signal to the process that has started the ranks, as soon as it waits for one."""
+    caught = 1 << (number - 1)
+    status = Path(f"/proc/{os.getppid()}/status")
+    while status.exists():
+        masks = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        if int(masks["SigCgt"], 16) & caught:
+            break
+        time.sleep(0.01)
+    os.kill(os.getppid(), number)

@@ -15,6 +15,7 @@ import click
 
 from ..errors import NacreError
 from ..fields.configured import inside
+from ..fields.tables import table_of
 from ..fields.types import Paths
 from ..files.json import event_line
 from ..protocols.layer import overall
@@ -102,15 +103,19 @@ def train(
     from ..net.fitted import joined
     from ..net.summary import broken, not_enabled
     from ..snapshots.folder import meant
+    from ..training.agreement import check_agreement
 
     solver = file.solver()
     first = communicator is None or communicator.rank == 0
     quiet = quiet or not first
     begun: dict[str, Any] = {}
-    if communicator is not None and communicator.size > 1 and not file.divides:
-        framework = solver.framework_of(communicator)
-        file = replace(file, layers=tuple(framework.layers(file.layers, communicator)))
-        begun["group"] = framework.group(communicator)
+    if communicator is not None and communicator.size > 1:
+        framework = None if file.divides else solver.framework_of(communicator)
+        named = "none: the net is divided" if framework is None else table_of(framework)
+        check_agreement(communicator, {"framework": named})  # before its own first words, which differ
+        if framework is not None:
+            file = replace(file, layers=tuple(framework.layers(file.layers, communicator)))
+            begun["group"] = framework.group(communicator)
     snapshot = resumed(file, solver, resume) if first else None
     if communicator is not None:
         path = communicator.share(snapshot and snapshot.path)

@@ -47,7 +47,10 @@ class Launch:
     killed: bool = False
 
     def run(self) -> int:
-        """Wait for all of them, and hand on the signals that are to end this process; return the exit code."""
+        """Wait for all of them, and hand on the signals that are to end this process; return the exit code.
+
+        That of processes which such a signal has ended is 128 and its number; they have not failed, whenever it came.
+        """
         raise NotImplementedError
 
     def close(self) -> None:
@@ -80,6 +83,8 @@ class Communicator:
     name: ClassVar[str] = ""
     on_device: ClassVar[bool] = False
     """Whether `allreduce` also takes plain arrays of a device, which then stay there."""
+    prints_errors: bool = False
+    """Whether `abort` prints its message, because no launcher does."""
     rank: int
     size: int
 

@@ -11,21 +11,21 @@ from typing import Any
 
 @contextmanager
 def on_signals(interrupt: Callable[[str], None]) -> Generator[None]:
-    """Call `interrupt` with the name of the first SIGINT, SIGTERM or SIGHUP; a second one raises KeyboardInterrupt.
+    """Call `interrupt` with the name of the first SIGINT, SIGTERM or SIGHUP; a later SIGINT raises KeyboardInterrupt.
 
-    SIGHUP comes when the terminal is closed, often twice, from the system and from the shell: so a second one does
-    nothing, and if it is ignored (nohup), it stays ignored.
+    Others that come again do nothing. SIGHUP comes when the terminal is closed, often twice, from the system and from
+    the shell; SIGTERM comes to a rank from its launcher, and also from a system that ends all processes of a service. A
+    SIGHUP that is ignored (nohup) stays ignored.
     """
     interrupted = False
 
     def stop(number: int, _: object) -> None:
         nonlocal interrupted
-        if interrupted and number == hang_up:
-            return
-        if interrupted:
+        if not interrupted:
+            interrupted = True
+            interrupt(signal.Signals(number).name)
+        elif number == signal.SIGINT:
             raise KeyboardInterrupt
-        interrupted = True
-        interrupt(signal.Signals(number).name)
 
     hang_up: int | None = getattr(signal, "SIGHUP", None)  # Windows has none
     numbers = [signal.SIGINT, signal.SIGTERM]

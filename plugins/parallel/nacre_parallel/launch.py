@@ -15,15 +15,14 @@ from nacre import ConfigError, Launch
 
 from .board import lay_out
 from .processors import share_of
-from .segment import CODE, Segment, make_segment
+from .segment import CLOSED, CODE, MOST, STARTING, Segment, make_segment
 from .shm import ENVIRONMENT
 
 LOOK = 0.02  # seconds between two looks at the ranks
 GRACE = 1.0  # seconds that ranks have to end by themselves
-MOST = 256  # ranks: each has a ring of messages from every other one
 SIGNALS = [getattr(signal, name) for name in ("SIGHUP", "SIGINT", "SIGTERM") if hasattr(signal, name)]
-STOPPED = (0, 129, 130, 143)
-"""Exit codes of ranks that have ended as they should: also after a signal to stop."""
+STOPPED = [128 + number for number in SIGNALS]
+"""Exit codes of ranks that a signal has stopped."""
 
 
 @contextmanager
@@ -41,9 +40,9 @@ class Ranks(Launch):
     """Processes with one command, the ranks 0 to size - 1 of the communicator shm.
 
     `message` is why they have failed, and `killed` whether a signal from outside did it. They have a session of their
-    own, and signals reach them through this process: `forward`. What the ranks but the first print to stdout is
-    dropped, unless `all_print`; `stdin` and `stdout` are those of the first, as for `Popen`. Each is bound to its share
-    of the processors.
+    own, and signals reach them through this process: `forward`. A rank has to close its communicator before it ends,
+    if any rank is connected. What the ranks but the first print to stdout is dropped, unless `all_print`; `stdin` and
+    `stdout` are those of the first, as for `Popen`. Each is bound to its share of the processors.
 
     Raises:
         ConfigError: this system cannot hand memory on to them; or there are too many.
@@ -64,6 +63,7 @@ class Ranks(Launch):
         if not 1 <= size <= MOST:
             raise ConfigError(f"{size} ranks, but there must be 1 to {MOST} of them")
         self.size = size
+        self.stopped = 0  # the first signal that was to end this process
         self.processes: list[subprocess.Popen[bytes]] = []
         self._descriptor = make_segment()
         self._segment = Segment(self._descriptor)
@@ -91,9 +91,14 @@ class Ranks(Launch):
         return subprocess.Popen(command, env=env, start_new_session=True, **options)
 
     def forward(self, number: int, _: Any = None) -> None:
-        """Send a signal to all ranks; a handler of signals."""
-        for process in self.processes:
-            process.send_signal(number)  # nothing happens to one that has ended
+        """Send a signal to all ranks; a handler of signals.
+
+        Python would answer a SIGINT with a traceback as long as a rank has nothing that handles it.
+        """
+        self.stopped = self.stopped or number
+        for state, process in zip(self._segment.states, self.processes, strict=False):
+            starting = state == STARTING
+            process.send_signal(signal.SIGTERM if starting else number)  # nothing happens to one that has ended
 
     def run(self) -> int:
         with handing_on(self.forward):
@@ -103,25 +108,32 @@ class Ranks(Launch):
         """Return the exit code when all ranks have ended; `message` says why, if one has failed."""
         while (code := self._look()) is None:
             time.sleep(LOOK)
-        if self.message:
-            self.close()
+        self.close()
         return code
 
     def _look(self) -> int | None:
         """Return the exit code of the rank that has failed first, or of rank 0 when all have ended; else None."""
         codes = [process.poll() for process in self.processes]
-        failure = self._segment.failure
-        bad = [rank for rank, code in enumerate(codes) if code is not None and code not in STOPPED]
-        if failure is None and bad:
+        lost = {rank: code for rank, code in enumerate(codes) if code is not None and self._is_lost(rank, code)}
+        if lost and self._segment.failure is None:
             time.sleep(LOOK)  # the others that end have lost it, and one of them may know why
-            killed = [rank for rank in bad if (codes[rank] or 0) < 0]
-            rank, self.killed = (killed or bad)[0], bool(killed)
-            self._segment.fail(f"rank {rank} of {self.size} {_how(codes[rank] or 0)}")
-            failure = self._segment.failure
-        if failure is not None:
+            killed = [rank for rank, code in lost.items() if code < 0]
+            rank, self.killed = (killed or [*lost])[0], bool(killed and not self.stopped)
+            by_signal = lost[rank] in STOPPED or -lost[rank] in SIGNALS
+            code = 128 + self.stopped if self.stopped and by_signal else 1
+            self._segment.fail(f"rank {rank} of {self.size} {_how(lost[rank])}", code)
+        if (failure := self._segment.failure) is not None:
+            code = self._segment.head[CODE]
+            if self.stopped and code in STOPPED:  # as it should be: nothing has failed
+                return 128 + self.stopped
             self.message = failure
-            return self._segment.head[CODE]
+            return code
         return None if None in codes else codes[0]
+
+    def _is_lost(self, rank: int, code: int) -> bool:
+        """Return whether a rank that has ended has failed, or others may wait for it."""
+        states = self._segment.states
+        return code not in (0, *STOPPED) or (states[rank] != CLOSED and any(one != STARTING for one in states))
 
     def close(self) -> None:
         """End all ranks that are still there, and release the memory."""
@@ -139,7 +151,9 @@ class Ranks(Launch):
 
 
 def _how(code: int) -> str:
-    if code >= 0:
+    if code in (0, *STOPPED):
+        return f"has ended before the others, with exit code {code}"
+    if code > 0:
         return f"has ended with exit code {code}"
     name = signal.Signals(-code).name
     why = ": was it killed by hand, or for lack of memory?" if name == "SIGKILL" else ""

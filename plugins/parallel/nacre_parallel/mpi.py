@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +31,8 @@ SLURM_NTASKS is not among them: a job of several tasks may run one process, whic
 """
 PASSED_ON = 0.5
 """Seconds after which a launcher has shown what a rank wrote: as soon as one aborts, it throws the rest away."""
+LATER = 5.0
+"""Seconds after which a rank that has failed ends all, if the one that has failed before has not."""
 PIECE = 1 << 18  # numbers that are brought together from all ranks at a time
 SHARED = Path("/dev/shm")
 LEFT = ("mpich_shm_*", "sm_segment.*", "vader_segment.*", "ucx_shm_*")
@@ -42,6 +46,7 @@ class MpiCommunicator(Communicator):
     """
 
     name = "mpi"
+    prints_errors = True
 
     def __init__(self, comm: Any, *, world: bool = False) -> None:
         self._mpi = sys.modules["mpi4py.MPI"]
@@ -198,14 +203,30 @@ class MpiCommunicator(Communicator):
     # Failure
 
     def abort(self, message: str, code: int = 1) -> NoReturn:
+        world = self._mpi.COMM_WORLD
+        if not self._fails_first():  # all ranks may have the same error, which is told once
+            time.sleep(LATER)
         for call in self._calls:
             call(message)
-        world = self._mpi.COMM_WORLD
-        name = f"rank {world.Get_rank()} of {world.Get_size()}"
-        print(f"error: {name}: {message}", file=sys.stderr, flush=True)  # noqa: T201
+        sys.stderr.write(f"error: rank {world.Get_rank()} of {world.Get_size()}: {message}\n")  # all of it at once
+        sys.stderr.flush()
         time.sleep(PASSED_ON)
         world.Abort(code)
         os._exit(code)  # not reached
+
+    def _fails_first(self) -> bool:
+        """Return whether no other rank that the same process of the launcher has started has failed before.
+
+        The name belongs to the first that asks for it, until that process ends.
+        """
+        if sys.platform != "linux":  # others do not know such names
+            return True
+        self._failing = socket.socket(socket.AF_UNIX)
+        try:
+            self._failing.bind(f"\0nacre has failed, ranks of {os.getppid()}")
+        except OSError as error:
+            return error.errno != errno.EADDRINUSE
+        return True
 
     def on_failure(self, call: Callable[[str], object]) -> None:
         self._calls.append(call)

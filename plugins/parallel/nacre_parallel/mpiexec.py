@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from nacre import ConfigError, Launch
 
@@ -15,12 +17,15 @@ from .launch import handing_on
 
 KILLED = 9, 137, -9
 """Exit codes of MPICH's and Open MPI's mpiexec when a rank was killed, and its own when it was."""
+WATCH = "import os, sys; sys.stdin.read() or os.kill(int(sys.argv[1]), 9)"
+"""A program that ends a process when whoever writes to it has ended without a word."""
 
 
 class Mpiexec(Launch):
     """A command as so many ranks, by the mpiexec beside this Python, or else that on the path.
 
-    Ranks tell of their errors themselves.
+    Ranks tell of their errors themselves. They have a session of their own, and signals reach them through this process
+    alone: mpiexec takes two Ctrl-C for the wish to end at once.
 
     Raises:
         ConfigError: there is no mpiexec.
@@ -31,11 +36,25 @@ class Mpiexec(Launch):
         program = beside or shutil.which("mpiexec")
         if program is None:
             raise ConfigError("there is no program mpiexec", "pip install nacre[mpi], or load the MPI of this cluster")
-        self.process = subprocess.Popen([program, "-n", str(ranks), *command], env={**os.environ, **(env or {})})
+        self.stopped = 0  # the first signal that was to end this process
+        words, known, none = [program, "-n", str(ranks), *command], {**os.environ, **(env or {})}, subprocess.DEVNULL
+        self.process = subprocess.Popen(words, env=known, stdin=none, start_new_session=True)
+        watch = [sys.executable, "-ISc", WATCH, str(self.process.pid)]
+        self.watcher = subprocess.Popen(watch, stdin=subprocess.PIPE, stdout=none, stderr=none, start_new_session=True)
+
+    def forward(self, number: int, _: Any = None) -> None:
+        """Send a signal to mpiexec, which sends it to all ranks; a handler of signals.
+
+        A SIGHUP would end mpiexec itself, and so the ranks without a snapshot.
+        """
+        self.stopped = self.stopped or number
+        self.process.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
 
     def run(self) -> int:
-        with handing_on(lambda number, _: self.process.send_signal(number)):
+        with handing_on(self.forward):
             code = self.process.wait()
+        if self.stopped and code:  # MPICH's is a mixture of those of all ranks
+            return 128 + self.stopped
         if code in KILLED:
             self.killed = True
             self.message = "a rank was ended by SIGKILL: was it killed by hand, or for lack of memory?"
@@ -45,3 +64,4 @@ class Mpiexec(Launch):
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        self.watcher.communicate(b"done")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
-from nacre import Communicator, ConfigError, Launch, RankError, Request, check_op, flat_view
+from nacre import Communicator, ConfigError, Launch, NacreError, RankError, Request, check_op, flat_view
 
 from .local import check_part
 
@@ -36,6 +36,7 @@ class NcclCommunicator(Communicator):
     def __init__(self, base: Communicator) -> None:
         self._cupy, self._nccl = _libraries()
         self.base, self.rank, self.size = base, base.rank, base.size
+        self.prints_errors = base.prints_errors
         unique = base.share([*self._nccl.get_unique_id()] if base.rank == 0 else None)
         try:
             self._comm: Any = self._nccl.NcclCommunicator(self.size, bytes(unique), self.rank)
@@ -55,9 +56,12 @@ class NcclCommunicator(Communicator):
 
     @classmethod
     def connect(cls) -> NcclCommunicator:
-        base = _base().connect()
-        choose_device(base.on_this_machine().index(base.rank))
-        return cls(base)
+        base: Communicator = _base().connect()
+        try:
+            choose_device(base.on_this_machine().index(base.rank))
+            return cls(base)
+        except NacreError as error:  # nobody else closes what connects the ranks already
+            base.abort(str(error), 2)
 
     # Collective
 

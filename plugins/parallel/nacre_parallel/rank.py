@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import NoReturn
 
-from .segment import Segment
+from .segment import CLOSED, Segment
 
 _calls: MutableSequence[Callable[[str], object]] = []
 
@@ -20,11 +20,18 @@ class Rank:
     """This process as the rank `rank` of `size`; the launcher holds the other end of `line` open while all is well."""
 
     def __init__(self, segment: Segment, line: int, rank: int, size: int) -> None:
-        self.segment, self.line, self.name = segment, line, f"rank {rank} of {size}"
-        self.closed = False
+        self.segment, self.line, self.rank, self.name = segment, line, rank, f"rank {rank} of {size}"
         sys.excepthook = self._uncaught
         atexit.register(self._leave)
         threading.Thread(target=self._listen, daemon=True).start()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has closed its communicator, so that no other one waits for it."""
+        return self.segment.states[self.rank] == CLOSED
+
+    def close(self) -> None:
+        self.segment.states[self.rank] = CLOSED
 
     def abort(self, message: str, code: int) -> NoReturn:
         """End all ranks."""

@@ -1,8 +1,9 @@
 """Segment: memory that the ranks on one machine share, in a file without a name, so that a killed run leaves nothing.
 
-Its first page says whether a rank has failed, and how much of it is taken. Each number there, and each counter of who
-has written what, is one word of 8 bytes, which processors store as a whole. `ordered` keeps the stores before it from
-being seen after those behind it: a lock that is taken and given back does so on processors that reorder them.
+Its first page says whether a rank has failed, what each is doing, and how much of the segment is taken. Each number
+there, and each counter of who has written what, is one word of 8 bytes, which processors store as a whole. `ordered`
+keeps the stores before it from being seen after those behind it: a lock that is taken and given back does so on
+processors that reorder them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from .waiting import wait_until
 PAGE = mmap.ALLOCATIONGRANULARITY
 LINE = 64  # bytes of a line of a processor's cache: what one rank writes is not in another's
 TAKEN, FAILED, LENGTH, CODE = range(4)  # words of the first page
-TEXT = 4 * 8  # where in it the message of the rank that failed begins
+MOST = 256  # ranks: each has a ring of messages from every other one
+STATES = 4 * 8  # where in it the states of the ranks begin, a byte for each
+STARTING, CONNECTED, CLOSED = range(3)
+TEXT = STATES + MOST  # where in it the message of the rank that failed begins
 
 _lock = threading.Lock()
 
@@ -53,6 +57,8 @@ class Segment:
         self.descriptor = descriptor
         self._page = mmap.mmap(descriptor, PAGE)
         self.head = memoryview(self._page).cast("Q")
+        self.states = memoryview(self._page)[STATES:TEXT]
+        """What each rank is doing: it is starting, or connected to the others, or has closed its communicator."""
         self.progress: Callable[[], None] = lambda: None
         """What a rank does while it waits."""
 
@@ -82,7 +88,7 @@ class Segment:
     def fail(self, message: str, code: int = 1) -> None:
         """Let all ranks end with a message, and the launcher with an exit code; only the first counts."""
         if not self.head[FAILED]:
-            text = message.encode()[: PAGE - TEXT]
+            text = message.encode(errors="backslashreplace")[: PAGE - TEXT]
             self._page[TEXT : TEXT + len(text)] = text
             self.head[LENGTH], self.head[CODE] = len(text), code
             ordered()

@@ -70,13 +70,15 @@ class ShmCommunicator(Communicator):
         from .board import Board
         from .mailbox import Mailbox
         from .rank import Rank
-        from .segment import PAGE, Segment
+        from .segment import CONNECTED, PAGE, Segment
 
         segment = Segment(descriptor)
         process = Rank(segment, line, rank, size)
         mailboxes = PAGE + -(-Board.bytes(size) // PAGE) * PAGE
         mailbox = Mailbox(segment, mailboxes, rank, size)
-        return cls(process, segment, mailbox, Board(segment, PAGE, rank, size), range(size), world=True)
+        made = cls(process, segment, mailbox, Board(segment, PAGE, rank, size), range(size), world=True)
+        segment.states[rank] = CONNECTED
+        return made
 
     # Collective
 
@@ -207,4 +209,4 @@ class ShmCommunicator(Communicator):
     def close(self) -> None:
         if self.world and not self.process.closed:
             self.barrier()
-            self.process.closed = True
+            self.process.close()

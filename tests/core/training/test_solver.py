@@ -359,14 +359,15 @@ def test_a_second_signal_ends_it_at_once() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_closed_terminal_may_say_so_twice() -> None:
-    def hang_up(_: Training) -> None:
-        os.kill(os.getpid(), signal.SIGHUP)
-        os.kill(os.getpid(), signal.SIGHUP)
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_closed_terminal_or_a_system_may_say_so_twice(number: signal.Signals) -> None:
+    def twice(_: Training) -> None:
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
 
     reports = Reports()
-    training = solver(callbacks=[Recorder(every_n_iter=5, what=hang_up)]).solve(pulled_net(), reports=[reports])
-    assert (training.iteration, training.stopped) == (5, "SIGHUP")
+    training = solver(callbacks=[Recorder(every_n_iter=5, what=twice)]).solve(pulled_net(), reports=[reports])
+    assert (training.iteration, training.stopped) == (5, number.name)
 
 
 def test_a_training_under_nohup_goes_on() -> None:

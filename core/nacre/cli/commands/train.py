@@ -103,6 +103,7 @@ def command(
     data_share is for how much of the time in iterations, from 0 to 1, the training waited for its data.
     """
     from ...errors import ConfigError
+    from ...snapshots.folder import SnapshotFolder, open_snapshot_store
     from ..ranks import connected, launch
     from ..screen import print_json
     from ..snapshots import advised
@@ -120,11 +121,13 @@ def command(
         raise ConfigError(message, "add --workers N, or leave --restarts out")
     if workers is not None:
         with advised(net, sets, resume):  # a mistake in the file is told once, and not by a rank
-            solver = read_net(net, sets, seed, writes).solver()
-        if restarts and solver.snapshot_place() is None:
+            file = read_net(net, sets, seed, writes)
+            place = file.solver().snapshot_place()
+        if restarts and place is None:
             message = f"--restarts={restarts}, but {net} has no callback that saves snapshots to begin again from"
             raise ConfigError(message, "add one to the net file, or leave --restarts out")
-        return launch(workers, restarts, communicator, as_json=as_json)
+        saved = SnapshotFolder(place[0], open_snapshot_store(place[1], file.pins)) if restarts and place else None
+        return launch(workers, restarts, communicator, saved, as_json=as_json)
     first = Weights.of(weights, rename, fitted=fitted)
     with connected() as ranks:
         with advised(net, sets, resume):
