@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import threading
-import time
 from pathlib import Path
 
 import nacre
@@ -74,7 +73,7 @@ class DoomState(CallbackState):
         if callback.how in ("SIGTERM", "SIGINT", "SIGHUP"):
             stop_launcher(getattr(signal, callback.how))
             while True:
-                time.sleep(60)
+                signal.pause()
 
 
 def stop_launcher(number):
@@ -85,5 +84,5 @@ def stop_launcher(number):
         masks = dict(line.split(":", 1) for line in status.read_text().splitlines())
         if int(masks["SigCgt"], 16) & caught:
             break
-        time.sleep(0.01)
+        threading.Event().wait(0.01)
     os.kill(os.getppid(), number)

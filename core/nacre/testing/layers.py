@@ -29,6 +29,7 @@ from .states import (
     HAS_GRADIENTS,
     ONE_STATE,
     READS,
+    REPORTS,
     ROOTS,
     Look,
     StateTests,
@@ -211,6 +212,24 @@ class LayerTests(StateTests):
                 given = trial.gradients()
                 assert set(given) == {name for name in expected if name[:6] != "input " or int(name[6:]) in wanted}
                 self._compare(given, expected, f"where only the gradients of inputs {list(wanted)} are wanted")
+
+    @only(ONE_STATE, REPORTS, READS)
+    @after(*ROOTS, "forward")
+    def test_joined(self, backend: str, dtype: str, example: Example) -> None:
+        """Statistics that `collected` gives are the same after `join`, also beside a rank that has counted nothing."""
+        with self.trial(example, backend, dtype) as trial:
+            trial.forward()
+            state = trial.op.state
+            every: list[dict[str, np.ndarray]] = []
+            expected = state.dump_statistics()
+            for _ in range(2):
+                if (found := state.collected()) is None:
+                    pytest.skip("its statistics cannot be joined")
+                every.append({name: np.array(one) for name, one in found.items()})
+                state.reset_statistics()
+            for one in reversed(every):
+                state.join(one)
+            assert state.dump_statistics() == pytest.approx(expected, nan_ok=True)
 
     @only(READS)
     @after(*ROOTS, "forward")

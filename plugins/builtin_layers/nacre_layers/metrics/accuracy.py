@@ -108,6 +108,17 @@ class AccuracyState(ShareState, of=AccuracyLayer, reads=""):
         self.class_hits = self.class_hits + xp.bincount(labels, weights=hit, minlength=classes)
         self.class_totals = self.class_totals + xp.bincount(labels, weights=used, minlength=classes)
 
+    def collected(self) -> dict[str, Any]:
+        counts = {"class_hits": self.class_hits, "class_totals": self.class_totals} if self.layer.per_class else {}
+        host = {name: self.backend.to_host(one) if self.total else 0 for name, one in counts.items()}
+        return {**super().collected(), **host}
+
+    def join(self, other: Mapping[str, Any]) -> None:
+        super().join(other)
+        if self.layer.per_class and other["total"]:
+            self.class_hits = self.class_hits + self.backend.xp.asarray(other["class_hits"])
+            self.class_totals = self.class_totals + self.backend.xp.asarray(other["class_totals"])
+
     def dump_statistics(self) -> dict[str, float]:
         statistics = super().dump_statistics()
         for index in range(self.shape[1] if self.layer.per_class else 0):
