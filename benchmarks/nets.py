@@ -41,7 +41,7 @@ NETS = {
     "CIFAR quick-100": Benchmark("examples/cifar/quick.toml"),
     "CIFAR full-100": Benchmark("examples/cifar/full.toml", small=False),
     "ResNet-20-128": Benchmark("examples/cifar/resnet20.toml", small=False, apart=3e-2, apart_in_bf16=0.8),
-    "AlexNet-16": Benchmark("examples/imagenet/alexnet.toml", small=False, apart=1e-2, apart_in_bf16=0.6),
+    "AlexNet-16": Benchmark("examples/imagenet/alexnet.toml", small=False, apart=3e-2, apart_in_bf16=0.6),
     "VGG-A-8": Benchmark("examples/imagenet/vgg_a.toml", small=False, apart=1e-2, apart_in_bf16=0.6),
     "Embedding-64": Benchmark(f"{FILES}/embedding.toml", small=False),
     "MLP-mixer-64": Benchmark(f"{FILES}/mixer.toml", small=False, apart_in_bf16=0.6),
