@@ -246,7 +246,7 @@ def test_every_way_is_as_exact_as_pytorch(count: int) -> None:
         random = np.random.default_rng(0)
         x = random.normal(size=shape).astype(np.float32)
         top = Net("top", [InputLayer(tops="x", shape=shape[1:], batch_size=shape[0]), fresh(layer)], phase="test",
-                  backend="numpy", keep="all").blob("y").shape  # fmt: skip
+                  backend="numpy", allocate=False).memory.final["y"].shape  # fmt: skip
         target = random.normal(size=top).astype(np.float32)
         own, exact = passed(layer, x, target, backend="numpy", dtype="float64")
         theirs = in_pytorch(torch, layer, x, target, own)

@@ -115,7 +115,7 @@ def make_net(shape: tuple[int, ...], layers: list[Layer], **options: Any) -> Net
 def top_of(shape: tuple[int, ...], layers: list[Layer]) -> tuple[int, ...]:
     """Return the shape of the top."""
     bottom = InputLayer(name="in", tops="x", shape=shape[1:], batch_size=shape[0])
-    return Net("top", [bottom, *layers], backend="numpy", phase="test", keep="all").blob("y").shape
+    return Net("top", [bottom, *layers], backend="numpy", phase="test", allocate=False).memory.final["y"].shape
 
 
 def some_nan(shape: tuple[int, ...], seed: int, count: int = 3) -> Any:
