@@ -229,7 +229,11 @@ class LayerTests(StateTests):
                 state.reset_statistics()
             for one in reversed(every):
                 state.join(one)
-            assert state.dump_statistics() == pytest.approx(expected, nan_ok=True)
+            found = state.dump_statistics()
+            assert found == pytest.approx(expected, nan_ok=True), (
+                f"statistics were {expected}, and after collected and join they are {found}: collect all of which they "
+                "are made, and let join add it"
+            )
 
     @only(READS)
     @after(*ROOTS, "forward")

@@ -114,15 +114,15 @@ def test_columns_of_a_table_in_another_order_are_refused(tmp_path: Path) -> None
     (tmp_path / "train.csv").write_text(header + "1,10,a\n2,20,b\n3,30,a\n")
     source = CSVDataLayer(source=str(tmp_path / "train.csv"), label="kind", batch_size=3)
     x, label = source()
-    net = Net("sizes", [L.SoftmaxLoss()(L.InnerProduct(output_dim=2)(x), label)], backend="numpy")
     path = tmp_path / "some.csv"
-    path.write_text("length,width\n1,10\n")
-    np.testing.assert_array_equal(net.predict(path), net.predict([[1, 10]]))
-    path.write_text("width,length\n10,1\n")
-    with pytest.raises(
-        DataError, match=r"some\.csv: 'data': column 'width' comes at place 0, .* in training at place 1"
-    ):
-        net.predict(path)
+    with Net("sizes", [L.SoftmaxLoss()(L.InnerProduct(output_dim=2)(x), label)], backend="numpy") as net:
+        path.write_text("length,width\n1,10\n")
+        np.testing.assert_array_equal(net.predict(path), net.predict([[1, 10]]))
+        path.write_text("width,length\n10,1\n")
+        with pytest.raises(
+            DataError, match=r"some\.csv: 'data': column 'width' comes at place 0, .* in training at place 1"
+        ):
+            net.predict(path)
 
 
 # Through codecs

@@ -265,6 +265,15 @@ class NoStatistics(MeanState):
         return {}
 
 
+@broken(Mean, "joined", "after collected and join they are")
+class ForgetsHowMuchWasCounted(MeanState):
+    def collected(self):
+        return {"sum": self.sum, "count": self.count}
+
+    def join(self, other):
+        self.sum += float(other["sum"])
+
+
 @broken(Scaled, "scratch", "where backend.scratch was overwritten between calls: keep nothing in it")
 class KeepsItsMaskInScratch(ScaledState):
     def forward(self, inputs):
