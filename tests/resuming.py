@@ -25,7 +25,7 @@ def trained(
     rate: float = 0.01,
 ) -> tuple[Snapshot, bytes]:
     """Return the snapshot and the parameters' bytes after so many iterations, from a snapshot on if there is one."""
-    solver = Solver(SGD(), max_iter=20, lr_policy=rate)
+    solver = Solver(SGD(), max_iter=100, lr_policy=rate)
     with Net("t", layers, backend="numpy") as net, solver.start(net, [*reports]) as training:
         if snapshot is not None:
             training.restore(snapshot)

@@ -164,7 +164,7 @@ def test_they_are_put_aside_before_the_first_iteration(tmp_path: Path) -> None:
     def stop(_: Training) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="were moved to"):
+    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="was moved to"):
         solver(Snapshot(folder=tmp_path), At(iteration=11, what=stop)).solve(pulled_net(), resume=resume)
     assert numbers(tmp_path) == [10]
 
@@ -173,7 +173,7 @@ def test_a_new_training_puts_all_of_another_aside_with_its_best(tmp_path: Path) 
     callbacks = [ValidationPerformance(best="accuracy/records", higher_better=True), Snapshot(folder=tmp_path)]
     solver(*callbacks).solve(toy_net())
     for number in (1, 2):
-        with pytest.warns(UserWarning, match=f"snapshot-000020.h5, were moved to .*aside-{number}"):
+        with pytest.warns(UserWarning, match=f"snapshot-000020.h5, was moved to .*aside-{number}"):
             solver(*callbacks).solve(toy_net())
     assert names(tmp_path) == ["aside-1", "aside-2", "best.json", "run.json", "snapshot-000020.h5"]
     assert names(tmp_path / "aside-2") == ["snapshot-000020.h5"]
@@ -229,7 +229,7 @@ def test_the_folder_is_locked_from_before_the_training_to_its_end(tmp_path: Path
     ):
         solver(Snapshot(folder=tmp_path)).solve(pulled_net())
     solver(Snapshot(folder=tmp_path)).solve(pulled_net())
-    with pytest.warns(UserWarning, match="were moved to"):
+    with pytest.warns(UserWarning, match="was moved to"):
         solver(Snapshot(folder=tmp_path)).solve(pulled_net())
 
 

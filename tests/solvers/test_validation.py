@@ -134,7 +134,7 @@ def test_records_that_are_not_finite_are_told_once() -> None:
 
 def test_a_net_without_a_source_in_that_phase() -> None:
     net = Net("no check", [layer for layer in toy_layers() if layer.name != "check"], backend="numpy")
-    with pytest.raises(ConfigError, match=r"'validation': .*'data', .*\n  add a source"):
+    with pytest.raises(ConfigError, match=r"'validation': .*'data' of layer 'train', absent in .*\n  add a source"):
         solver(ValidationPerformance()).solve(net)
 
 
