@@ -493,6 +493,8 @@ class Net(NetAccess):
         names = known.sharers(), known.former
         loaded, values = match_weights(self.name, known.shapes(), *names, path, strict=strict, rename=rename)
         known.write(values)
+        if loaded.iterations is not None:
+            known.iterations = loaded.iterations
         return loaded
 
     # Nets as values

@@ -26,12 +26,14 @@ class Loaded:
 
     `loaded` is {parameter of the net: where its value comes from}, `unfit` {parameter: why the value that was found
     could not be loaded}; `missing` are parameters without a value, `left_over` values without a parameter.
+    `iterations` is how many the parameters were trained for, if all of them are from one snapshot.
     """
 
     loaded: dict[str, str] = field(default_factory=dict[str, str])
     unfit: dict[str, str] = field(default_factory=dict[str, str])
     missing: list[str] = field(default_factory=list[str])
     left_over: list[str] = field(default_factory=list[str])
+    iterations: int | None = None
 
     @property
     def complete(self) -> bool:
@@ -93,7 +95,9 @@ def match_weights(
             _take(done, values, Path(snapshot.path or file), saved, name, shape, found)
         asked_for = set(names.values())
         done.left_over += [name for name in saved if name in asked_for and name not in used]
+        done.iterations = snapshot.iteration if len(files) == 1 else None
     done.missing = [name for name in shapes if name not in done.loaded and name not in done.unfit]
+    done.iterations = done.iterations if done.complete else None
     if not done.loaded or (strict and not done.complete):
         raise SnapshotError(
             f"{', '.join(map(str, files))} does not fit net '{net}':\n{done}",

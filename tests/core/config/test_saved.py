@@ -160,6 +160,9 @@ def test_the_number_of_iterations_is_the_solvers(max_iter: int, n_accumulate: in
     restarted = Net("net", classifier(), **OWN)
     load_parameters(restarted, load_snapshot("folder"))
     assert content(restarted).iteration == max_iter
+    loaded = Net("net", classifier(), **OWN)
+    loaded.load("folder")
+    assert content(loaded).iteration == max_iter
     net.reset()
     assert content(net).iteration == 0
 
