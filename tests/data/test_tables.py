@@ -426,6 +426,13 @@ def test_a_source_may_refuse_what_the_training_would_have_numbered() -> None:
         epoch(net, "colour")
 
 
+def test_a_category_without_a_name_is_listed_in_quotes() -> None:
+    fitted = {"colour": {"classes": ["", "red"]}}
+    net = Net("t", [coloured([0, 1], "test", ["red", "pink"])], backend="numpy", phase="test", fitted=fitted)
+    with net, pytest.raises(DataError, match="2 categories of the training data: '', red"):
+        epoch(net, "colour")
+
+
 def test_categories_of_a_net_that_has_no_name_for_unknown_ones() -> None:
     """As those of nacre 0.1."""
     how: Any = {"transformers": [["colour", {"type": "Categories", "unknown": "own"}]]}

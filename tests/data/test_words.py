@@ -65,6 +65,11 @@ def test_words_count_as_often_as_their_text_occurs() -> None:
         assert net.classes["text"] == ("", "b", "c", "<unk>")
 
 
+def test_texts_that_differ_in_blanks_alone_are_no_classes() -> None:
+    with Net("t", [source(["a b", "", "  ", "a b "])], backend="numpy") as net:  # warnings are errors
+        assert net.classes["text"] == ("", "a", "b", "<unk>")
+
+
 def test_layers_count_the_words_by_the_name_of_the_top() -> None:
     layers: list[Layer] = [source(), EmbeddingLayer(name="y", bottoms="text", tops="y", input_dim="text", output_dim=2)]
     with Net("t", layers, backend="numpy") as net:

@@ -31,7 +31,7 @@ def class_numbers(where: str, field: str, there: Sequence[str], here: Sequence[s
     """
     known = {name: number for number, name in enumerate(here)}
     if unknown := [name for name in there if name not in known]:
-        listed = ", ".join(here[:10]) + (", ..." if len(here) > 10 else "")
+        listed = ", ".join(name or "''" for name in here[:10]) + (", ..." if len(here) > 10 else "")
         raise DataError(
             f"{where}: '{field}' has the class '{unknown[0]}'{nearest(unknown[0], here)}, which is not one of the "
             f"{len(here)} known classes: {listed}"

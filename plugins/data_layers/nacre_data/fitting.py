@@ -110,12 +110,12 @@ class Fitting:
                     f"{layer.name}: '{top}' has the class '{twice[0]}' twice", "give each class its own name"
                 )
             self._learn_columns(top)
-            if view.phase == "train":
-                _warn_of_blanks(f"{layer.name}: '{top}'", self.names[top])
             if top in naming:
                 self._name(index, top, naming[top])
             elif top in labels:
                 self._number(index, top)
+            if view.phase == "train":  # of texts that are divided into words, these are the classes, not the texts
+                _warn_of_blanks(f"{layer.name}: '{top}'", self.fitted.get(top, {}).get(CLASSES, ()))
 
     def _number(self, index: int, top: str) -> None:
         """Find the names of a label's classes, and the numbers that they have in training."""

@@ -196,7 +196,7 @@ class Numbers:
         given = self.whole(batch, len(self.numbers))
         found = self.numbers[given]
         if (bad := np.argwhere(found < 0)).size:
-            name, listed = self.names[int(given[tuple(bad[0])])], ", ".join(self.known[:10])
+            name, listed = self.names[int(given[tuple(bad[0])])], ", ".join(one or "''" for one in self.known[:10])
             more = ", ..." if len(self.known) > 10 else ""
             raise DataError(
                 f"row {bad[0][0]} of the batch is '{name}', which is not one of the {len(self.known)} categories of "
