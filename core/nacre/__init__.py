@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from .net.classes import class_order as class_order
     from .net.classes import renumbered as renumbered
     from .net.columns import check_columns as check_columns
+    from .net.columns import check_own_column as check_own_column
     from .net.input import Input as Input
     from .net.input import InputLayer as InputLayer
     from .net.net import Net as Net
@@ -210,7 +211,7 @@ _PLACES = {
     "hooks": "hookimpl",
     "net.at_work": "AtWork",
     "net.classes": "class_numbers class_order renumbered",
-    "net.columns": "check_columns",
+    "net.columns": "check_columns check_own_column",
     "net.input": "Input InputLayer",
     "net.net": "Net",
     "net.parameters": "load_parameters",

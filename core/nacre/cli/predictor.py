@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DataError, NacreError, nearest
+from ..net.columns import COLUMNS
 from ..net.files import Batch, FileRecords, batches, beside
 from ..net.fitted import CLASSES
+from ..text import FEW
 from .inputs import blobs_of, known_shape, records_of, whole_records, written_net
 from .outputs import Answers
 from .screen import print_json
@@ -96,7 +98,8 @@ class Predictor:
     def read(self, given: Any) -> Record:
         """Return a record that was given in JSON: numbers in lists, {blob: numbers, "key": name}, or {"file": path}.
 
-        Of a net that reads several blobs, each has its numbers by name, or the file has all.
+        Of a net that reads several blobs, each has its numbers by name, or the file has all. The numbers of a blob from
+        a table may stand by the names of their columns.
 
         Raises:
             DataError: it cannot be read, or does not fit the net.
@@ -108,9 +111,9 @@ class Predictor:
                 raise DataError(f"the net reads {read}, but the record does not say whose numbers it has", self._form())
             return "", {first: self._numbers(first, given)}
         known = {"key", *self.blobs, *(["file"] if self.takes_paths else [])}
-        table = cast("dict[str, Any]", given)
+        table = self._by_blob(cast("dict[str, Any]", given))
         if unknown := [name for name in table if name not in known]:
-            raise DataError(f"a record has no {unknown[0]!r}{nearest(unknown[0], known)}", self._form())
+            raise DataError(f"the net reads no {unknown[0]!r}{nearest(unknown[0], known)}", self._form())
         key, missing = str(table.get("key", "")), [blob for blob in self.blobs if blob not in table]
         if ("file" in table) != (len(missing) == len(self.blobs)):
             names = " and ".join(f"'{blob}'" for blob in self.blobs)
@@ -174,12 +177,38 @@ class Predictor:
         whose = f"'{blob}' of the record" if len(self.blobs) > 1 else "the record"
         raise DataError(f"{whose} has the shape {record.shape}, but the net needs {shape}", self._form())
 
+    def _by_blob(self, table: dict[str, Any]) -> dict[str, Any]:
+        """Return a record in which lists stand for the columns of each blob.
+
+        Raises:
+            DataError: one of these columns is missing.
+        """
+        made = dict(table)
+        for blob in self.blobs:
+            columns = self._columns(blob)
+            if blob not in made and any(column in made for column in columns):
+                if missing := [column for column in columns if column not in made]:
+                    raise DataError(f"the record has no {missing[0]!r}, which the net reads too", self._form())
+                made[blob] = [made.pop(column) for column in columns]
+        return made
+
+    def _columns(self, blob: str) -> Sequence[str]:
+        """Return the names of the columns of which the records of a blob are lists; () if there are none."""
+        columns = self.file.fitted.get(blob, {}).get(COLUMNS, ())
+        return () if self.shapes[blob] == () or {*columns} & {*self.blobs, "key", "file"} else columns
+
     def _form(self) -> str:
-        table = ", ".join(f'"{blob}": [numbers]' for blob in self.blobs)
+        table = ", ".join(self._form_of(blob) for blob in self.blobs)
         several = len(self.blobs) > 1
         forms = [*([] if several else ["[numbers]"]), f'{{{table}, "key": "a name"}}']
         forms += [f'{{"file": "{"records.h5" if several else "cat.jpg"}"}}'] if self.takes_paths else []
         return f"write {', '.join(forms[:-1])}{' or ' * (len(forms) > 1)}{forms[-1]}"
+
+    def _form_of(self, blob: str) -> str:
+        if 0 < len(columns := self._columns(blob)) <= FEW:
+            return ", ".join(f'"{column}": number' for column in columns)
+        texts = bool(self.file.fitted.get(blob, {}).get(CLASSES))
+        return f'"{blob}": {"text" if texts else "[numbers]"}'
 
     def answer(self, records: Sequence[Record]) -> list[dict[str, Any]]:
         """Return the answers to at most `batch_size` records.

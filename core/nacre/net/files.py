@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import DataError, NacreError, as_named
 from ..protocols.data_store import BLOCK, Field, Reader, empty_rows, located
 from ..protocols.layer import Layer
-from .columns import check_columns
+from .columns import check_columns, check_own_column
 from .records import open_records
 
 OPEN_FILES = 64  # at a time: a process may have only some hundreds
@@ -124,7 +124,9 @@ class FileRecords:
                     raise self.broken[0] from None
                 count = None if count is None else count + 1
                 continue
-            check_columns(f"{path}: '{self.blob}'", reader.fields[name].columns, self.needed.columns)
+            names, known = reader.fields[name].columns, self.needed.columns
+            check_own_column(str(path), self.stored_as, names, known)
+            check_columns(f"{path}: '{self.blob}'", names, known)
             shapes[path] = self._shape(path, reader, reader.fields[name])
             self.named |= reader.named
             self.classes += [one for one in reader.fields[name].classes if one not in self.classes]

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError
 from ..protocols.data_store import Field, Reader, Rows, located
 from .classes import renumbered
-from .columns import check_columns
+from .columns import check_columns, check_own_column
 
 OPEN_FILES = 64  # at a time: a process may have only some hundreds
 
@@ -77,6 +77,7 @@ class Joined(Reader):
                 f"{path}: '{name}' has records of shape {there.shape} and type {there.dtype}, but in {self.paths[0]} "
                 f"they have shape {here.shape} and type {here.dtype}"
             )
+        check_own_column(str(path), name, there.columns, here.columns, f"in {self.paths[0]}")
         check_columns(f"{path}: '{name}'", there.columns, here.columns, f"in {self.paths[0]}")
         if bool(there.classes) != bool(here.classes):
             has = f"{path}: '{name}' has {'' if there.classes else 'no '}names of classes, unlike {self.paths[0]}"

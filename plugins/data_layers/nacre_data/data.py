@@ -12,6 +12,7 @@ import numpy as np
 
 from nacre import (
     DataError,
+    Field,
     Maybe,
     Paths,
     Shape,
@@ -29,6 +30,7 @@ from .reading import ReadingLayer, SourceReader, read_with
 from .records import ArrayRecords, Records, column_of, entries_of, in_a_row
 from .sequential import SequentialState
 from .source import CacheBytes, RecordSourceState
+from .stores.names import LABEL
 from .stores.pictures import Pictures
 
 AT_ONCE = 1 << 20
@@ -134,6 +136,14 @@ def files_of(given: str | Path) -> list[Path]:
     return listed(given) if path.suffix == ".txt" and not Pictures.fits(path) else [path]
 
 
+def _columns_of(top: str, field: Field) -> Sequence[str]:
+    """Return the names of a top's columns, which other tables must have again.
+
+    A single column is one of them if the top has its name: what is the label may be called otherwise elsewhere.
+    """
+    return field.columns if field.shape or (field.columns == (top,) and top != LABEL) else ()
+
+
 class StoreRecords(Records):
     """The records of a reader: all kept in memory if they have up to `cache_bytes`, else read when they are needed.
 
@@ -148,7 +158,7 @@ class StoreRecords(Records):
         self.reader = reader
         self.shapes, self.dtypes = entries_of(where, tops, reader)
         self.classes = {top: reader.fields[top].classes for top in tops if reader.fields[top].classes}
-        self.column_names = {top: reader.fields[top].columns for top in tops if reader.fields[top].shape}
+        self.column_names = {top: names for top in tops if (names := _columns_of(top, reader.fields[top]))}
         self.count = reader.count or 0
         if not self.count:
             raise DataError(f"{where}: there are no records in the data")

@@ -12,7 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Blocks, ConfigError, Converted, DataError, Transformer, check_columns, class_numbers, type_name
+from nacre import (
+    Blocks,
+    ConfigError,
+    Converted,
+    DataError,
+    Transformer,
+    check_columns,
+    check_own_column,
+    class_numbers,
+    type_name,
+)
 from nacre.random import RecordRandom
 
 from .pipeline import Change, applied, shape_after, told
@@ -152,6 +162,7 @@ class Fitting:
         """Note the names of a top's columns in training; in other phases they must be in the same order."""
         names, known = self.records.column_names.get(top, ()), self.view.fitted.get(top, {}).get(COLUMNS)
         if known:
+            check_own_column(self.layer.name, top, names, known)
             check_columns(f"{self.layer.name}: '{top}'", names, known)
         elif self.view.phase == "train":
             known = names

@@ -170,7 +170,7 @@ def test_texts_of_a_table_are_the_categories_of_the_training() -> None:
     Path("table.toml").write_text(TABLE, encoding="utf-8")
     table("train.csv", [("red", "stop"), ("green", "go"), ("amber", "wait")] * 4)
     run("train", "table.toml", "--json")
-    known = {"classes": ["amber", "green", "red", "<unknown>"], "unknown": "<unknown>"}
+    known = {"columns": ["colour"], "classes": ["amber", "green", "red", "<unknown>"], "unknown": "<unknown>"}
     assert load_snapshot("snapshots").fitted()["colour"] == known
     table("one.csv", [("red", "-"), ("green", "-")])  # here green is 0
     table("two.csv", [("zinc", "-"), ("amber", "-"), ("red", "-")])
@@ -216,6 +216,79 @@ def test_an_unknown_category_is_told_and_the_others_are_answered(folder: Path) -
     table("none.csv", [("pink", "-"), ("blue", "-")])
     err = run("predict", "table.toml", "snapshots", "none.csv", *strict, code=2).err
     assert "which is not one of the 3 categories" in err  # nothing fits: it is no record's fault
+
+
+TOWNS = """
+name = "towns"
+
+[[layer]]
+type = "CSVData"
+name = "train"
+source = "towns.csv"
+tops = ["data", "Ort", "label"]
+data = ["Größe (m²)", "Zimmer"]
+transformers = [["data", { type = "FillMissing", fill = 70.0 }], ["Ort", "Categories"]]
+fill = nan
+batch_size = 4
+
+[[layer]]
+type = "Embedding"
+name = "towns"
+bottoms = ["Ort"]
+tops = ["towns"]
+input_dim = "Ort"
+output_dim = 2
+
+[[layer]]
+type = "Concat"
+name = "all"
+bottoms = ["data", "towns"]
+tops = ["all"]
+axis = 1
+
+[[layer]]
+type = "InnerProduct"
+name = "price"
+bottoms = ["all"]
+tops = ["price"]
+output_dim = 1
+
+[[layer]]
+type = "SquareLoss"
+name = "loss"
+bottoms = ["price", "label"]
+exclude = ["predict"]
+
+[solver]
+type = "SGD"
+max_iter = 1
+lr_policy = 1e-6
+
+[[callback]]
+type = "Snapshot"
+folder = "towns"
+"""
+
+
+def test_records_in_lines_may_have_the_columns_of_the_table(folder: Path) -> None:
+    Path("towns.toml").write_text(TOWNS, encoding="utf-8")
+    rows = "80,3,Köln,1\n,2,Ulm,2\n120,4,Köln,3\n60,2,Ulm,4\n"
+    Path("towns.csv").write_text("Größe (m²),Zimmer,Ort,label\n" + rows, encoding="utf-8")
+    run("train", "towns.toml", "--json")
+    with Predictor(*read_trained(Path("towns.toml"), (), None, "towns"), batch_size=8) as asked:
+        given = [
+            {"data": [80, 3], "Ort": "Köln"},
+            {"Ort": "Köln", "Zimmer": 3, "Größe (m²)": 80},
+            {"Ort": "Köln", "Zimmer": 3, "Größe (m²)": None},
+            {"Ort": "Köln", "Zimmer": 3, "Größe (m²)": 70},
+        ]
+        values = [one["values"] for one in asked.answer([asked.read(one) for one in given])]
+        assert values[0] == values[1] != values[2] == values[3]
+        form = r'\n  write {"Größe \(m²\)": number, "Zimmer": number, "Ort": text, "key": "a name"} or {"file"'
+        with pytest.raises(DataError, match=r"the record has no 'Größe \(m²\)', which the net reads too" + form):
+            asked.read({"Ort": "Köln", "Zimmer": 3})
+        with pytest.raises(DataError, match="the net reads no 'Bad'"):
+            asked.read({"Ort": "Köln", "Zimmer": 3, "Größe (m²)": 70, "Bad": 1})
 
 
 def test_names_of_categories_come_in_lines_and_in_files_of_lines(folder: Path) -> None:

@@ -120,7 +120,7 @@ def test_a_wrong_record_is_told_and_the_next_one_is_answered() -> None:
     wrong: dict[str, Any] = {
         "the net reads left, right, but the record does not say whose numbers it has": whole["left"],
         "the record has no 'right', which the net reads too": {"left": whole["left"]},
-        "a record has no 'rihgt' (did you mean 'right'?)": {**whole, "rihgt": [1, 2]},
+        "the net reads no 'rihgt' (did you mean 'right'?)": {**whole, "rihgt": [1, 2]},
         "a record has either 'left' and 'right' or 'file'": {**whole, "file": "both.h5"},
         "'right' of the record has the shape (3,), but the net needs (2,)": {**whole, "right": [1, 2, 3]},
         "both.h5: it has several records, but one is asked for": {"file": "both.h5"},

@@ -55,7 +55,7 @@ def test_a_wrong_line_is_answered_and_the_next_one_too(trained: Path) -> None:
         [
             "the record has the shape (2,), but the net needs (2, 4)",
             "the line is not JSON: ",
-            "a record has no 'image'",
+            "the net reads no 'image'",
             "a record has either 'data' or 'file'",
             "no.npy: no such file",
             "two.npy: it has several records",

@@ -13,7 +13,9 @@ import nacre
 from nacre import Codec, DataError, Field, Input, InputLayer, L, Net
 from nacre_data import CSVDataLayer, ImageDataLayer, MemoryDataLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
+from nacre_layers.linear.embedding import EmbeddingLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.shapes.concat import ConcatLayer
 from small_layers import AddLayer, CountLayer, data
 
 RANDOM = np.random.default_rng(0)
@@ -126,6 +128,59 @@ def test_columns_of_a_table_in_another_order_are_refused(tmp_path: Path) -> None
 
 
 # Through codecs
+
+
+@pytest.mark.parametrize("rows", ["size,label\n1,1\n2,0\n", "size,other,label\n1,1,1\n2,0,0\n"])
+def test_no_other_column_stands_for_one_that_was_a_field_of_its_own(rows: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("size,town,label\n1,0,1\n2,1,0\n")
+    (tmp_path / "b.csv").write_text(rows)
+    how: Any = {"tops": ["size", "town", "label"], "batch_size": 2}
+    layers = [
+        CSVDataLayer(name="train", source=str(tmp_path / "a.csv"), exclude="test", **how),
+        CSVDataLayer(name="test", source=str(tmp_path / "b.csv"), exclude="train", **how),
+        EmbeddingLayer(name="y", bottoms="town", tops="y", input_dim=3, output_dim=2),
+        ip("z", "y"),
+    ]
+    with made(*layers) as net:
+        assert net.fitted["town"]["columns"] == ["town"] and "columns" not in net.fitted["label"]
+        with pytest.raises(DataError, match=r"b\.csv: there is no column 'town', which was one in training"):
+            net.predict(tmp_path / "b.csv")
+        assert net.predict(tmp_path / "a.csv").shape == (2, 3)
+        with pytest.raises(DataError, match=r"test: .* column .*'town'"):
+            net.derive("test")
+
+
+class Frame:
+    """A data frame, as far as nacre looks at it."""
+
+    def __init__(self, **values: list[Any]) -> None:
+        self.values = values
+        self.columns = [*values]
+
+    def __getitem__(self, name: str | list[str]) -> Any:
+        return self.values[name] if isinstance(name, str) else Frame(**{one: self.values[one] for one in name})
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.array([*self.values.values()], dtype).T
+
+
+def test_a_frame_has_the_columns_of_all_blobs(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("size,town,rooms,label\n1,Ulm,3,1\n2,Bonn,4,0\n")
+    layers = [
+        CSVDataLayer(
+            name="train", source=str(tmp_path / "a.csv"), tops=["data", "town", "label"], data=["size", "rooms"],
+            transformers=[["town", "Categories"]], batch_size=2,
+        ),
+        EmbeddingLayer(name="e", bottoms="town", tops="e", input_dim="town", output_dim=2),
+        ConcatLayer(bottoms=["data", "e"], tops="both", axis=1),
+        ip("z", "both"),
+    ]  # fmt: skip
+    with made(*layers) as net:
+        frame = Frame(town=["Bonn", "Ulm"], rooms=[4, 3], more=["-", "-"], size=[2, 1])
+        assert (net.predict(frame)[::-1] == net.predict(tmp_path / "a.csv")).all()
+        frame = frame[["town", "size"]]
+        with pytest.raises(DataError, match="the data have no column 'rooms', but training had one"):
+            net.predict(frame)
 
 
 class Pairs(Codec):
