@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..config.netfile import NetFile
     from ..discovery.offers import Offer
+    from ..errors import NacreError
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -245,8 +246,20 @@ def _snapshot(ctx: click.Context, param: click.Parameter, value: Path | None) ->
         ctx.meta[SHIFTED] = value
         return net
     if value is None and not ctx.resilient_parsing:
-        raise click.MissingParameter(ctx=ctx, param=param)
+        raise without_argument(ctx, "SNAPSHOT", net)
     return value
+
+
+def without_argument(ctx: click.Context, missing: str, net: Path | None) -> NacreError:
+    """Return an error about the snapshot or the inputs that are missing behind a net file, or a saved net."""
+    from ..errors import ConfigError
+    from ..snapshots.snapshot import SAVED
+
+    saved = net is not None and net.suffix == SAVED
+    inputs = any(one.name == "inputs" for one in ctx.command.params)
+    words = [f"{net or 'NET.toml'}", *([] if saved else ["latest"]), *(["FILE"] if inputs else [])]
+    other = "" if saved else ", or with the path of a snapshot in place of latest"
+    return ConfigError(f"Missing argument '{missing}'.", f"write {ctx.command_path} {' '.join(words)}{other}")
 
 
 def _no_more(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:

@@ -279,7 +279,7 @@ def checked(
     for override in overrides:
         apply_override(table, override)
     complaints = Complaints(str(path))
-    complaints.about(check_table(table, _TOP))
+    complaints.about(check_table(table, _TOP, places=_places(table)))
     options = {key: value for key, value in table.items() if key in FILE_OPTIONS}
     complaints.about((misfit, "") for misfit in misfits(options))
     complaints.end()
@@ -438,6 +438,16 @@ def _real(*paths: str | os.PathLike[str]) -> tuple[str, ...]:
     return tuple(map(real_path, paths))
 
 
+def _places(table: Table) -> Mapping[str, str]:
+    """Return for keys of a file that are fields of its solver what to write instead."""
+    if all(key in _TOP for key in table):
+        return {}
+    from ..training.solver import Solver
+
+    names = {**{field.name: field.name for field in Solver.fields()}, **Solver.elsewhere}
+    return {key: f"write {name} below [solver], or --set solver.{name}=..." for key, name in names.items()}
+
+
 def _called(table: Mapping[str, Any], number: int) -> str:
     return layer_name(table) or f"layer {number + 1} ({table.get('type', 'without type')})"
 
@@ -452,7 +462,9 @@ def _make_solver(
 
     def method() -> tuple[Any, Table]:
         cls = registry().open("solver", type_of(table, "solver"))
-        fields, parts = divided({key: value for key, value in table.items() if key != "type"}, own, cls)
+        fields, parts = divided(
+            {key: value for key, value in table.items() if key != "type"}, own, cls, Solver.elsewhere
+        )
         return cls(**parts), fields
 
     made_method = complaints.attempt(method, "[solver]", str(table.get("type")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from ..errors import ConfigError, NacreError, brief, nearest
@@ -56,12 +57,17 @@ class Complaints:
             raise ConfigError("\n".join(lines), "\n  ".join(list(remedies)[:MOST]))
 
 
-def check_table(table: Mapping[str, Any], known: Known, start: str = "") -> Iterator[tuple[str, str]]:
-    """Yield a message and a remedy for each unknown key, and for each value of a wrong type."""
+def check_table(
+    table: Mapping[str, Any], known: Known, start: str = "", places: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[tuple[str, str]]:
+    """Yield a message and a remedy for each unknown key, and for each value of a wrong type.
+
+    `places` has remedies for keys that are known elsewhere.
+    """
     for key, value in table.items():
         if key not in known:
             message = f"unknown key '{start}{key}'{nearest(key, known)}; known keys: {', '.join(known)}"
-            yield message, f"correct the name '{start}{key}', or remove the line"
+            yield message, places.get(key, f"correct the name '{start}{key}', or remove the line")
             continue
         kind, words = known[key]
         if kind is list and isinstance(value, dict) and "[[" in words:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, cast
 
 from ..arguments import how_to_call
@@ -90,14 +91,20 @@ def make_layer(table: Mapping[str, Any]) -> Layer:
     return layer
 
 
-def divided(fields: Table, own: set[str], cls: Any) -> tuple[Table, Table]:
-    """Divide the fields of a table into those in `own` and those of `cls`. Raises ConfigError for any other."""
+def divided(
+    fields: Table, own: set[str], cls: Any, elsewhere: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Table, Table]:
+    """Divide the fields of a table into those in `own` and those of `cls`. Raises ConfigError for any other.
+
+    `elsewhere` are names that other libraries have for fields in `own`: {theirs: ours}.
+    """
     known = {known.name for known in cls.fields()} - own
     fields = cls.newly_named(fields)
     for key in fields:
         if key not in own | known:
             names = sorted(own | known)
-            raise ConfigError(f"unknown field '{key}'{nearest(key, names)}", f"the fields are {', '.join(names)}")
+            meant = nearest({**cls.elsewhere, **elsewhere}.get(key, key), names)
+            raise ConfigError(f"unknown field '{key}'{meant}", f"the fields are {', '.join(names)}")
     return {key: fields[key] for key in fields if key in own}, {key: fields[key] for key in fields if key in known}
 
 

@@ -273,8 +273,12 @@ def test_what_a_saved_net_is_not(saved: Path) -> None:
     assert "net.nacre: a saved net has no data to be tested with\n  give it: --data FILE" in alone
     assert run("test", "small.toml", saved).out.startswith("test, after ")
     assert "snapshots stands behind a saved net" in run("test", saved, "snapshots", code=2).err
-    assert "Missing argument 'INPUT...'" in run("predict", saved, code=2).err
-    assert "Missing argument '[SNAPSHOT]'" in run("test", "small.toml", code=2).err
+    told = run("predict", saved, code=2).err
+    assert "Missing argument 'INPUT...'.\n" in told and f"write nacre predict {saved} FILE\n" in told
+    told = run("test", "small.toml", code=2).err
+    assert "Missing argument 'SNAPSHOT'.\n  write nacre test small.toml latest, or with the path of" in told
+    told = run("predict", "small.toml", "test.h5", code=2).err
+    assert "Missing argument 'INPUT...'.\n  write nacre predict small.toml latest FILE, or with the path of" in told
     assert "nacre train NET.toml --weights net.nacre" in run("train", saved, code=2).err
     damaged = bytearray(saved.read_bytes())
     damaged[700] ^= 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..options import OutputFile, inputs_arguments, net_argument, net_options
+from ..options import OutputFile, inputs_arguments, net_argument, net_options, without_argument
 
 if TYPE_CHECKING:
     import numpy as np
@@ -123,7 +123,7 @@ def command(
     from ..predictor import Predictor, answer_lines
     from ..snapshots import read_trained
 
-    _check_inputs(inputs, stdin=stdin, as_json=as_json)
+    _check_inputs(net, inputs, stdin=stdin, as_json=as_json)
     file, saved = read_trained(net, sets, seed, snapshot)
     options: dict[str, Any] = {
         "names": read_classes(classes) if classes else None,
@@ -229,11 +229,11 @@ def fields_of(arrays: Mapping[str, np.ndarray], classes: Mapping[str, Sequence[s
     return {name: Field(array.shape[1:], array.dtype.name, columns=columns[name]) for name, array in arrays.items()}
 
 
-def _check_inputs(inputs: Sequence[Path], *, stdin: bool, as_json: bool) -> None:
+def _check_inputs(net: Path, inputs: Sequence[Path], *, stdin: bool, as_json: bool) -> None:
     """Raise an error of the command line unless there are files, or lines of JSON."""
     if stdin and not as_json:
         raise click.UsageError("--stdin reads and writes lines of JSON: add --json")
     if stdin and inputs:
         raise click.UsageError(f"--stdin reads records from lines, so leave out {inputs[0]}")
     if not (stdin or inputs):
-        raise click.MissingParameter(param_hint="'INPUT...'", param_type="argument", ctx=click.get_current_context())
+        raise without_argument(click.get_current_context(), "INPUT...", net)
