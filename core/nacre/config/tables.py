@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,7 +14,7 @@ from ..discovery.requirements import release
 from ..errors import ConfigError
 from ..fields.configured import Configured, inside
 from ..fields.tables import table_of
-from ..fields.types import Paths, change_paths
+from ..fields.types import Pair, Paths, Sizes, change_paths
 from ..files.remote import is_url
 from ..protocols.making import Layers
 
@@ -51,10 +51,21 @@ def file_table(layer: Layer, base: Path, without: Collection[str] = (), arrays: 
             raise ConfigError(problem, "write it to a file, and read the file with a data source")
     for name in paths:
         table[name] = change_paths(table[name], lambda path: _relative(path, base))
+    for field in type(layer).fields():
+        if field.name in table and (field.takes(Pair) or field.takes(Sizes)):
+            table[field.name] = _shortest(table[field.name], field.convert)
     table |= inner
     table = {name: value for name, value in table.items() if name not in without}
     first = [name for name in ("type", "name", "bottoms", "tops", "exclude") if name in table]
     return {name: "none" if table[name] is None else table[name] for name in dict.fromkeys([*first, *table])}
+
+
+def _shortest(numbers: Any, convert: Callable[[Any], Any]) -> Any:
+    """Return one number in place of numbers for which a field takes it, as a person writes them."""
+    if not isinstance(numbers, list):
+        return numbers
+    several = cast("list[Any]", numbers)
+    return several[0] if convert(several[0]) == convert(several) else several
 
 
 def requirements(given: Iterable[str], things: Iterable[Configured]) -> list[str]:

@@ -47,6 +47,12 @@ def test_a_neuron_is_a_layer_as_in_net_files() -> None:
     assert (type(layer), type(layer.neuron), layer.unwired) == (ActivationLayer, ReLU, True)
 
 
+def test_a_file_has_one_number_for_all_directions() -> None:
+    h = L.Convolution(n_filter=2, kernel=3, stride=(1, 2), pad=[1])(Input((3, 9, 9)))
+    text = dumps(Net("short", [h], allocate=False))
+    assert "\nkernel = 3\nstride = [1, 2]\npad = 1\n" in text and "shape = [3, 9, 9]" in text
+
+
 def test_a_layer_does_not_change_when_it_is_called() -> None:
     layer = L.Convolution(n_filter=2)
     before = dict(vars(layer))
