@@ -70,6 +70,16 @@ def test_texts_that_differ_in_blanks_alone_are_no_classes() -> None:
         assert net.classes["text"] == ("", "a", "b", "<unk>")
 
 
+def test_one_text_alone_is_taken_for_a_file() -> None:
+    layers: list[Layer] = [source(), EmbeddingLayer(name="y", bottoms="text", tops="y", input_dim="text", output_dim=2)]
+    with Net("t", layers, backend="numpy") as net:
+        assert net.predict(["a fine day"]).shape == (1, 4, 2)
+        with pytest.raises(
+            DataError, match=r"'a fine day': no such .*\n  texts come in a list: net.predict\(\[text\]\)"
+        ):
+            net.predict("a fine day")
+
+
 def test_layers_count_the_words_by_the_name_of_the_top() -> None:
     layers: list[Layer] = [source(), EmbeddingLayer(name="y", bottoms="text", tops="y", input_dim="text", output_dim=2)]
     with Net("t", layers, backend="numpy") as net:

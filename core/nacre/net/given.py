@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..errors import DataError, NacreError, nearest
+from ..errors import DataError, NacreError, brief, nearest
 from ..fields.inputs import local_file
 from ..protocols.data_store import Field
 from ..protocols.layer import Layer
@@ -82,6 +82,10 @@ def opened(
         for name, given in every.items():
             columns = fitted.get(name, {}).get(COLUMNS, ())
             if name in paths:
+                if isinstance(one := given, str) and names[name] and "://" not in one and not Path(one).exists():
+                    raise DataError(
+                        f"{brief(one)}: no such file or folder", "texts come in a list: net.predict([text])"
+                    )
                 needed = Needed(shapes.get(name), others=beside(paths, name), columns=columns)
                 reader = FileRecords(sources[name], paths[name], name, needed, pins=pins)
                 files[name] = stack.enter_context(reader)

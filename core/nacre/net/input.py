@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..arguments import how_to_call
 from ..calls.handles import Call, Top
+from ..errors import ConfigError
 from ..fields.checks import at_least, one_of, positive
 from ..fields.types import Names, Shape, default
 from ..protocols.layer import Layer, Phase
@@ -111,10 +112,15 @@ def without_ones(shape: Sequence[int]) -> list[int]:
 
 
 @how_to_call("Input(shape, name=..., dtype=...)")
-def Input(shape: int | Sequence[int] = (), *, name: str = "", dtype: str = "", batch_size: int = 1) -> Top:
+def Input(shape: int | Sequence[int] = (), *, name: str = "", dtype: str | type = "", batch_size: int = 1) -> Top:
     """Return a blob that is written from outside, of records of this shape; layers that are called with it read it.
 
-    Its name is that of the layer: `name`, else input1, input2, ... in the order of their calls.
+    Its name is that of the layer: `name`, else input1, input2, ... in the order of their calls. `dtype` is a type of
+    NumPy's, or its name.
     """
+    if isinstance(shape, list | tuple) and None in shape:
+        raise ConfigError(f"Input: shape={shape}, but it is that of one record, of whole numbers", "leave None out")
+    if not isinstance(dtype, str):
+        dtype = str(getattr(dtype, "__name__", dtype))
     layer = InputLayer(name=name, shape=shape, batch_size=batch_size, dtype=dtype)
     return Call(layer, (), 1).tops()[0]

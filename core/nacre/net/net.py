@@ -612,16 +612,19 @@ class Net(NetAccess):
 
         self._need_memory()
         check_count("batch_size", batch_size, 0)
-        return predict(self, data, self._outputs(output or ""), batch_size, self._predictors, classes=classes)
+        return predict(self, data, self._outputs(output), batch_size, self._predictors, classes=classes)
 
     def _outputs(self, given: Any) -> str | list[str]:
-        """Return the names of blobs that are given by names or handles: one, or several in a list."""
+        """Return the names of blobs that are given by names or handles: one, or several in a list; "" for none."""
         if isinstance(given, str | Top):
-            return self._named(given)
-        if isinstance(given, Iterable):
-            return [self._named(one) for one in cast("Iterable[Any]", given)]
+            return self._named(given) if given else ""
+        array = hasattr(given, "shape")
+        if isinstance(given, Iterable) and not array:
+            return [self._named(one) for one in cast("Iterable[Any]", given)] or ""
+        what = brief(cast("object", given))
         raise ConfigError(
-            f"output={brief(given)}, but it must be the name of a blob, the handle of a top, or a list of these"
+            f"output={what}, but it must be the name of a blob, the handle of a top, or a list of these",
+            "arrays for several blobs are given in a tuple: net.predict((a, b))" if array else "",
         )
 
     # Arrays

@@ -23,7 +23,7 @@ class NoCurveError(ConfigError, KeyError):
 
 
 class Told(dict[str, Any]):
-    """A dict that answers a key that it has not with what it has; `remedies` are for some of such keys."""
+    """A dict that answers a key that it has not with what it has; `remedies` are for such keys, by "" for others."""
 
     def __init__(self, found: Mapping[str, Any], what: str, remedies: Mapping[str, str] | None = None) -> None:
         super().__init__(found)
@@ -32,7 +32,7 @@ class Told(dict[str, Any]):
     def __missing__(self, key: object) -> NoReturn:
         raise NoCurveError(
             f"{self._what} has no {brief(key)}{nearest(key, self)}; it has {', '.join(self) or 'nothing yet'}",
-            self._remedies.get(str(key), ""),
+            self._remedies.get(str(key), self._remedies.get("", "")),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -40,8 +40,11 @@ class Told(dict[str, Any]):
 
 
 VALIDATE = "a callback that validates makes it, such as ValidationPerformance(every_n_epoch=1)"
-REMEDIES = {"validation": f"{VALIDATE}; in net.fit(x, y, ...) it is validation=0.2", "test": VALIDATE}
-"""What makes a phase of a history."""
+REMEDIES = {
+    "validation": f"{VALIDATE}; in net.fit(x, y, ...) it is validation=0.2", "test": VALIDATE,
+    "": "each phase has its columns: history['train']['loss']",
+}  # fmt: skip
+"""What makes a phase of a history; by "" what to write for something else."""
 
 
 class Row(NamedTuple):

@@ -42,6 +42,12 @@ def test_the_shelf_has_the_layers_themselves() -> None:
         _ = L.Convolutoin
 
 
+def test_the_type_of_an_input_may_be_one_of_numpys() -> None:
+    x = Input(3, dtype=np.int64), Input(3, dtype=np.dtype("uint8"))  # pyright: ignore[reportArgumentType]
+    with Net("types", [*x], backend="numpy") as net:
+        assert [net.memory.final[one.name].dtype for one in net.layers] == ["int64", "uint8"]
+
+
 def test_a_neuron_is_a_layer_as_in_net_files() -> None:
     layer = L.ReLU(epsilon=0.5)
     assert (type(layer), type(layer.neuron), layer.unwired) == (ActivationLayer, ReLU, True)
