@@ -321,7 +321,7 @@ def test_pieces_of_any_size(chunk, tmp_path, monkeypatch):
         ("a,b\r1,2\r", ": line 1: its quotes, or the ends of lines", {}),
         ("1," * 200_000 + "1\n", ": line 1 has 200,001 cells, but a table may have 131,072", {}),
         (b"a,b\n1,2\n\xe4,3\n", ": line 3 is not in UTF-8: it has the byte 0xe4", {}),
-        ("a,b\n1,2\n".encode("utf-16"), "such as latin-1 or utf-16", {}),
+        ("a,b\n1,2\n".encode("utf-16"), "encoding = 'latin-1' or 'utf-16'", {}),
         (b"a,b\n1,2\n\xff,3\n", ": it is not in the encoding ascii", {"encoding": "ascii"}),
     ],
 )

@@ -33,6 +33,8 @@ from nacre.files import os_errors
 from ..data import files_of
 from ..stores.pictures import Pictures
 
+SAY = "say "
+"""The beginning of a remedy that names a field of a store."""
 MOST_RECORDS, MOST_BYTES = 256, 1 << 24  # that are read at a time
 
 shape_option = click.option(
@@ -158,7 +160,14 @@ def sources_options(command: Callable[..., Any]) -> Callable[..., Any]:
         if not all(fields):
             raise ConfigError(f"--field {names!r}: a name is missing", "write --field A,B, or leave it out")
         files = tuple(file for path in paths for file in files_of(path))
-        return command(sources=Sources(files, fields, _store("--store", store)), **options)
+        sources = Sources(files, fields, _store("--store", store))
+        try:
+            return command(sources=sources, **options)
+        except DataError as error:
+            if error.remedy.startswith(SAY):
+                kind = type(store_of(files[0], sources.store)).__name__
+                error.remedy += f"\n  it is said by --store '{{type = \"{kind}\", ...}}'"
+            raise
 
     return with_sources
 

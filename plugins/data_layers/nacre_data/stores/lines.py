@@ -103,7 +103,7 @@ class TextFile:
         except UnicodeDecodeError as error:
             line += part.count(b"\n", 0, error.start)
             message = f"{self.path}: line {line} is not in UTF-8: it has the byte {part[error.start]:#x}"
-            raise DataError(message, "name the file's encoding, such as latin-1 or utf-16, or write UTF-8") from error
+            raise DataError(message, "say encoding = 'latin-1' or 'utf-16', or write UTF-8") from error
 
     def skip_first(self) -> None:
         """Take the first record, which is a header, out of those that are read."""
