@@ -383,6 +383,25 @@ def test_a_damaged_picture_is_left_out(tmp_path: Path) -> None:
     assert len(set(found)) == 1
 
 
+def test_a_record_that_is_left_out_counts_in_its_own_pass(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    (tmp_path / "a").mkdir()
+    for number in range(5):
+        image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(tmp_path / "a" / f"{number}.png")
+    (tmp_path / "a" / "0.png").write_bytes(b"no picture")
+    for ahead in (0, 2):
+        state = state_at(
+            ImageDataLayer(name="d", source=str(tmp_path), batch_size=3, on_error="skip", ahead=ahead, crop_size=9)
+        )
+        state.forward([])
+        for number in (1, 2):  # the second batch has the first record of the second pass, too
+            with pytest.warns(UserWarning, match=f"d: 1 of 5 records of pass {number} were left out"):
+                state.forward([])
+            if number == 1:
+                state.forward([])
+        state.shutdown()
+
+
 @pytest.mark.parametrize("processes", [0, 2])
 @pytest.mark.parametrize("kind", [HDF5DataLayer, AsyncHDF5DataLayer])
 def test_a_damaged_part_of_an_hdf5_file_is_left_out(kind: type[Any], processes: int, tmp_path: Path) -> None:

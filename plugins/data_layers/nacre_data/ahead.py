@@ -26,7 +26,8 @@ Filled = TypeVar("Filled")
 class Batch:
     """A batch that was read: numbers and passes of its records, and the position and the pass after it.
 
-    `left_out` says for each of its records that could not be read, so that another one was, why.
+    `left_out` says for each of its records that could not be read, so that another one was, why, if their pass is over
+    after it; `begun` does for the others.
     """
 
     records: np.ndarray
@@ -36,6 +37,7 @@ class Batch:
     position: int = 0
     epoch: int = 0
     left_out: Sequence[str] = ()
+    begun: Sequence[str] = ()
 
 
 class ReadAhead(Generic[Filled]):

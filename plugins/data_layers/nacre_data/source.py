@@ -193,7 +193,10 @@ def read_batch(passes: Passes, records: Records, batch: Batch) -> None:
     batch.epochs[:] = passes.epochs
     batch.position, batch.epoch = passes.position, passes.epoch
     records.read(batch.records, batch.arrays)
-    batch.left_out = records.left_out(batch.records[: batch.rows])
+    rows, begun = batch.records[: batch.rows], batch.epochs[: batch.rows] == batch.epoch
+    bad = bool(records.left_out(rows))
+    batch.left_out = records.left_out(rows[~begun]) if bad else ()
+    batch.begun = records.left_out(rows[begun]) if bad else ()
 
 
 class RecordSourceState(SourceState, host_only=True):
@@ -294,11 +297,12 @@ class RecordSourceState(SourceState, host_only=True):
         ends = batch.epoch > self.epoch
         self.rows, self.position, self.epoch = batch.rows, batch.position, batch.epoch
         self.left_out += batch.left_out
-        self.numbers = batch.records.copy(), batch.epochs.copy()  # the batch is filled again
+        begun, self.numbers = batch.begun, (batch.records.copy(), batch.epochs.copy())  # the batch is filled again
         if self.ahead is not None:
             self.ahead.free.put(batch)
         if ends and self.left_out:
             self._warn_of_left_out()
+        self.left_out += begun
 
     def keys(self, numbers: Sequence[int]) -> list[str]:
         self._stop()  # the thread uses the reader, too
