@@ -155,6 +155,20 @@ def test_pictures_in_formats_that_are_not_read_are_told(names: list[str], told: 
     assert len(warned) == 1
 
 
+def test_parts_of_a_set_are_hardly_its_classes(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        for kind in ("cat", "dog"):
+            picture(tmp_path / part / kind / "1.png")
+    told = r"the classes are 'test', 'train', but each has the sub-folders 'cat', 'dog': .*, give .*train$"
+    with pytest.warns(UserWarning, match=told), open_records([tmp_path], ["data", "label"]) as reader:
+        assert reader.fields["label"].classes == ("test", "train")
+    with open_records([tmp_path], ["data"]) as reader:  # warnings are errors
+        assert reader.count == 4
+    picture(tmp_path / "test" / "2.png")
+    with open_records([tmp_path], ["data", "label"]) as reader:
+        assert reader.count == 5
+
+
 def test_pictures_beside_sub_folders_need_no_class_where_none_is_wanted(tmp_path: Path) -> None:
     for name in ("a.png", "cat/b.png", "cat/more/c.png"):
         picture(tmp_path / name)

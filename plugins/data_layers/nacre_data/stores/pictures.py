@@ -171,9 +171,28 @@ def _of_folder(path: Path, *, labelled: bool) -> tuple[list[str], np.ndarray | N
     unread = [name for name in others if name.lower().endswith(UNREAD) and name.partition("/")[0] not in empty]
     problems = [f"class '{one}' has no picture{_ignored(beside)}" for one, beside in empty.items()]
     problems += [_ignored(unread, "pictures in other formats").removeprefix("; ")] * bool(unread)
+    if labelled and (parts := _alike(names, classes)):
+        few, inner = (", ".join(map(repr, some[:4])) + ", ..." * (len(some) > 4) for some in (classes, parts))
+        one = path / ("train" if "train" in classes else classes[0])
+        message = f"{path}: the classes are {few}, but each has the sub-folders {inner}"
+        warnings.warn(f"{message}: if these are the classes, give {one}", stacklevel=2)
     for problem in problems:
         warnings.warn(f"{path}: {problem}; {ENDINGS}", stacklevel=2)
     return names, np.array(labels, np.int64) if folders else None, classes
+
+
+def _alike(names: Sequence[str], classes: Sequence[str]) -> list[str]:
+    """Return the sub-folders that each class has, if all have the same, and no pictures beside them.
+
+    So does a folder with parts, such as train/cat, train/dog, test/cat, test/dog.
+    """
+    inside: dict[str, set[str]] = {one: set() for one in classes}
+    for name in names:
+        one, _, rest = name.partition("/")
+        inside.setdefault(one, set()).add(rest.partition("/")[0] if "/" in rest else "")
+    first, *others = inside.values() if inside else [set[str]()]
+    same = len(first) > 1 and "" not in first and others and all(one == first for one in others)
+    return sorted(first) if same else []
 
 
 def _ignored(names: Sequence[str], what: str = "files with other endings") -> str:
