@@ -61,9 +61,10 @@ def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[in
 
 
 def _wrapped(cell: str, width: int) -> list[str]:
-    """Return the lines of a cell, which end where a part of it does, or where that is too long for one line."""
+    """Return the lines of a cell, which end at blanks, else where a part of it does, or anywhere in what is longer."""
     lines = [""]
-    for part in PARTS.findall(cell):
+    words: list[str] = re.findall(r"\s*\S+", cell)
+    for part in chain.from_iterable([word] if wide(word.strip()) <= width else PARTS.findall(word) for word in words):
         if wide(lines[-1]) + wide(part) > width and lines[-1]:
             lines.append("")
         lines[-1] += part if lines[-1] else part.lstrip()

@@ -77,3 +77,8 @@ def test_wide_letters_are_wrapped_by_their_columns() -> None:
 
 def test_things_are_counted() -> None:
     assert [counted(number, "record") for number in (0, 1, 2)] == ["0 records", "1 record", "2 records"]
+
+
+def test_words_that_fit_on_a_line_are_not_broken() -> None:
+    lines = align(["name", "what it is"], [["AbsVal", "y = |x|, after Caffe's `AbsVal`"]], width=32)
+    assert lines[2:] == ["AbsVal  y = |x|, after Caffe's", "        `AbsVal`"]
