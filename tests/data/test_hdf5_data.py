@@ -375,6 +375,8 @@ def test_lists_of_files_that_are_none(tmp_path: Path) -> None:
     raises(r"hdf5: .*empty\.txt: .*empty", tmp_path / "empty.txt")
     raises(r"hdf5: .*picture\.txt: .*not a list", tmp_path / "picture.txt")
     raises(r"hdf5: .*none\.h5: no such file", tmp_path / "wrong.txt")
+    (tmp_path / "text.txt").write_text("once upon a time " * 30)
+    raises(r"text\.txt: this is not a list of files, but has the line 'once .*'.*\n.* WordText", tmp_path / "text.txt")
     with (tmp_path / "huge.txt").open("wb") as file:
         file.truncate(1 << 25)
     raises(r"hdf5: .*huge\.txt: a list of files must not be larger than 16,777,216 bytes", tmp_path / "huge.txt")

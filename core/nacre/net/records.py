@@ -28,6 +28,9 @@ from .joined import Joined
 PACKED = 32
 """Records whose bytes are in memory at a time: they may be much larger than what is made of them."""
 
+LONGEST_NAME = 255
+"""Bytes of a file's name, on nearly every system."""
+
 OLD = "stores of snapshots have become the kind 'snapshot_store'; the kind 'store' is for files of records"
 
 
@@ -44,6 +47,8 @@ def store_of(path: str | os.PathLike[str], wanted: Any = "", pins: Mapping[str, 
         PluginError: the store cannot be used.
     """
     path = path_of(path)
+    if long := next((name for name in path.parts if len(os.fsencode(name)) > LONGEST_NAME), ""):  # stores would raise
+        raise DataError(f"{long[:40]!r}...: no file has so long a name", "give the path of a file or a folder")
     if found := _store(path, wanted, pins):
         return found
     if not path.exists():

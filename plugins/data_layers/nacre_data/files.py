@@ -12,6 +12,7 @@ from nacre import URL, DataError, local_file
 from nacre.files import check_file, is_url, unchanged
 
 LIST_BYTES = 1 << 24  # of a list of files
+LONGEST_NAME = 255  # bytes, on nearly every system
 
 
 @contextmanager
@@ -44,6 +45,9 @@ def listed(given: str | Path) -> list[Path]:
     names = [line.strip() for line in lines if line.strip()]
     if not names:
         raise DataError(f"{path}: this list of files is empty")
+    if long := next((name for name in names if max(map(len, name.encode().split(b"/"))) > LONGEST_NAME), ""):
+        remedy = "a .txt file names one file on each line; CharText and WordText read texts"
+        raise DataError(f"{path}: this is not a list of files, but has the line {long[:40]!r}...", remedy)
     if isinstance(given, URL):
         return [local_file(given.beside(name)) for name in names]
     if urls := [name for name in names if is_url(name)]:

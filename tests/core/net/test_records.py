@@ -164,3 +164,8 @@ def test_what_no_store_reads(tmp_path: Path) -> None:
     for name, error in {"new": "new: its name has no ending", "new.xyz": r"files that end in '\.xyz'"}.items():
         with pytest.raises(DataError, match=error):
             store_to_write(tmp_path / name)
+
+
+def test_no_file_has_so_long_a_name() -> None:
+    with pytest.raises(DataError, match=r"'once upon a time .*'\.\.\.: no file has so long a name"):
+        store_of("once upon a time " * 30)
