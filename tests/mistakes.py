@@ -119,6 +119,8 @@ WIRING = [
     Mistake("loss.backward()", "has no attribute 'backward'", "or to Net"),
     Mistake("Input('data', (3, 4))", "too many positional arguments", "Input(shape, name=..., dtype=..."),
     Mistake("Input(shape=(None, 3))", "shape=(None, 3), but it is that of one record", "leave None out"),
+    Mistake("L.ImageData(directory='pets', batch_size=4)", "unknown field 'directory' (did you mean 'source'?)"),
+    Mistake("L.ImageData(source='pets', image_size=32, batch_size=4)", "'image_size' (did you mean 'crop_size'?)"),
     Mistake("Input(shape=(3.5, 3))", "shape=(3.5, 3), but it must be a list of whole numbers"),
     Mistake("Input(dtype=np.complex64)", "dtype='complex64', but it must be one of '', 'float32'"),
     Mistake("Input(3, name='my data')", "it must consist of letters, digits"),

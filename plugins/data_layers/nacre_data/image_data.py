@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -62,6 +62,11 @@ class ImageDataLayer(ReadingLayer, is_source=True):
     background: Background = default(())
     threads: Threads = 2
     ahead: Ahead = 2
+
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "directory": "source", "folder": "source", "root": "source", "path": "source",
+        "image_size": "crop_size", "target_size": "crop_size", "resize": "short_side",
+    }  # fmt: skip
 
     def reading(self) -> dict[str, Any]:
         """Return the store, and the codec that makes records of pictures as they are outside phase `train`."""
