@@ -14,7 +14,7 @@ from ..protocols.graph import Graph, Node
 from ..protocols.layer import Layer, Phase
 from ..text import free_name, listed
 from .classes import class_order
-from .frames import COLUMNS, array_of, column_names
+from .frames import COLUMNS, array_of, by_columns, column_names
 from .input import InputLayer, without_ones
 
 if TYPE_CHECKING:
@@ -158,12 +158,16 @@ class Inputs:
                 "other layer reads",
                 "leave it out, or give the arrays by name: {name: array}",
             )
-        if not isinstance(given, list | tuple) or len(cast("Sequence[Any]", given)) != len(names):
-            remedy = f"give {what} as a tuple of {len(names)} arrays, or by name: {{name: array}}"
+        if (found := by_columns(given, {name: self.columns.get(name, ()) for name in names})) is not None:
+            return found
+        several = cast("Sequence[Any]", given) if isinstance(given, list | tuple) else [given]
+        if len(several) != len(names):
+            is_of = "one array" if len(several) == 1 else f"{len(several)} arrays"
             raise DataError(
-                f"{what} goes to the Inputs {', '.join(names)} of net '{self.net}', but it is one array", remedy
+                f"{what} goes to the Inputs {', '.join(names)} of net '{self.net}', but it is {is_of}",
+                f"give {what} as a tuple of {len(names)} arrays, or by name: {{name: array}}",
             )
-        return dict(zip(names, cast("Sequence[Any]", given), strict=True))
+        return dict(zip(names, several, strict=True))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, brief, nearest
@@ -24,6 +24,28 @@ def column_names(given: Any) -> tuple[str, ...]:
     names: list[Any] = [*found] if isinstance(found, Iterable) else []
     texts = all(isinstance(one, str) for one in names) and len(set(names)) == len(names)
     return tuple(names) if texts and hasattr(given, "__getitem__") else ()
+
+
+def by_columns(given: Any, known: Mapping[str, Sequence[str]]) -> dict[str, Any] | None:
+    """Return for each of several blobs its columns of a data frame, of which training had the `known` ones.
+
+    A blob that is called as its only column gets this by itself. None if it is no data frame, or the columns of a blob
+    are not known.
+
+    Raises:
+        DataError: a column is missing.
+    """
+    names = column_names(given)
+    if not names or len(known) < 2 or not all(known.values()):
+        return None
+    if missing := [column for columns in known.values() for column in columns if column not in names]:
+        near = nearest(missing[0], names)
+        raise DataError(f"the data have no column {missing[0]!r}{near}, but training had one", "add this column")
+
+    def some(columns: Sequence[str]) -> Any:
+        return given.select([*columns]) if hasattr(given, "select") else given[[*columns]]
+
+    return {name: given[name] if [*columns] == [name] else some(columns) for name, columns in known.items()}
 
 
 def array_of(name: str, given: Any, known: Sequence[str] = ()) -> np.ndarray:

@@ -11,14 +11,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..errors import DataError, NacreError, brief, nearest
+from ..errors import DataError, NacreError, brief
 from ..fields.inputs import local_file
 from ..protocols.data_store import Field
 from ..protocols.layer import Layer
 from ..protocols.view import Fitted
 from .files import FileRecords, Needed, batches, beside
 from .fitted import CLASSES
-from .frames import COLUMNS, array_of, column_names
+from .frames import COLUMNS, array_of, by_columns
 from .input import InputLayer, without_ones
 from .records import Packed, codec_of
 
@@ -126,11 +126,8 @@ def _by_blob(data: Any, needed: Sequence[str], fitted: Fitted) -> dict[str, Any]
     if len(needed) == 1:
         return {needed[0]: data}
     known = {name: fitted.get(name, {}).get(COLUMNS, ()) for name in needed}
-    if needed and (names := column_names(data)) and all(known.values()):
-        if missing := [column for columns in known.values() for column in columns if column not in names]:
-            near = nearest(missing[0], names)
-            raise DataError(f"the data have no column {missing[0]!r}{near}, but training had one", "add this column")
-        return {name: _columns_of(data, columns, [name]) for name, columns in known.items()}
+    if (found := by_columns(data, known)) is not None:
+        return found
     all_in_each = are_files(data) and not isinstance(data, tuple)  # a list of files, of which each has records of all
     if all_in_each:
         return dict.fromkeys(needed, cast("Any", data))
@@ -138,13 +135,6 @@ def _by_blob(data: Any, needed: Sequence[str], fitted: Fitted) -> dict[str, Any]
         return dict(zip(needed, several, strict=True))
     message = f"the net needs the blobs {', '.join(needed) or 'none'}"
     raise DataError(message, "give a tuple of arrays in this order, or data={name: array}")
-
-
-def _columns_of(frame: Any, columns: Sequence[str], alone: Sequence[str]) -> Any:
-    """Return some columns of a data frame; one by itself if `alone` are its names."""
-    if [*columns] == [*alone]:
-        return frame[columns[0]]
-    return frame.select([*columns]) if hasattr(frame, "select") else frame[[*columns]]
 
 
 # Files

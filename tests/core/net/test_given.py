@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -174,10 +175,16 @@ def test_a_frame_has_the_columns_of_all_blobs(tmp_path: Path) -> None:
         EmbeddingLayer(name="e", bottoms="town", tops="e", input_dim="town", output_dim=2),
         ConcatLayer(bottoms=["data", "e"], tops="both", axis=1),
         ip("z", "both"),
+        L.SoftmaxLoss(name="loss", bottoms=["z", "label"]),
     ]  # fmt: skip
     with made(*layers) as net:
         frame = Frame(town=["Bonn", "Ulm"], rooms=[4, 3], more=["-", "-"], size=[2, 1])
         assert (net.predict(frame)[::-1] == net.predict(tmp_path / "a.csv")).all()
+        copied = copy.deepcopy(net)
+        arrays = [[2, 4], [1, 3]], ["Bonn", "Ulm"]
+        assert copied.evaluate(frame, [0, 1]) == copied.evaluate(arrays, [0, 1])
+        with pytest.raises(DataError, match="x goes to the Inputs data, town of net 'net', but it is 3 arrays"):
+            copied.evaluate((*arrays, [1, 2]), [0, 1])
         frame = frame[["town", "size"]]
         with pytest.raises(DataError, match="the data have no column 'rooms', but training had one"):
             net.predict(frame)
