@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +16,7 @@ Table = dict[str, Any]
 
 ARRAY = "nacre.array"
 """The key of a table that stands for an array: its number among those that are beside the tables."""
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def table_of(thing: Configured, without: Collection[str] = (), arrays: list[Any] | None = None) -> Table:
@@ -54,4 +56,9 @@ def plain(value: Any, holder: Configured | None = None, arrays: list[Any] | None
             arrays.append(value)
             return {ARRAY: len(arrays) - 1}
         return f"array of shape {tuple(value.shape)}, {value.dtype}"
-    return str(cast("Path", value)) if isinstance(value, os.PathLike) else repr(value)
+    return str(cast("Path", value)) if isinstance(value, os.PathLike) else without_addresses(repr(value))
+
+
+def without_addresses(text: str) -> str:
+    """Return the text of objects without their addresses, which differ from process to process."""
+    return _ADDRESS.sub("", text)

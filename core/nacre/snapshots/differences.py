@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from ..fields.checks import same_numbers
 from ..fields.configured import Configured
-from ..fields.tables import plain, table_of
+from ..fields.tables import plain, table_of, without_addresses
 from ..fields.types import Paths, Place, change_paths
 from ..protocols.layer import Layer
 from .environment import flat_environment
@@ -93,8 +92,7 @@ def _file_names(paths: Any) -> Any:
 
 
 def _without_addresses(value: Any) -> str:
-    """Return the text of a value without addresses of objects, which differ from process to process."""
-    return re.sub(r" at 0x[0-9a-f]+", "", _text(value))
+    return without_addresses(_text(value))  # snapshots of nacre 0.1 have them
 
 
 def _short(value: Any) -> str:

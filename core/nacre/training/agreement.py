@@ -29,6 +29,8 @@ def facts_of(members: Members) -> dict[str, Any]:
     data: dict[str, Any] = {}
     if net.division is not None:  # ranks have other layers
         state = {key: value for key, value in state.items() if key != "parts"}
+    elif net.target.part is not None:  # a kernel may decline the rows of one rank, and not those of another
+        state["parts"] = {name: _without_kernel(origin) for name, origin in state["parts"].items()}
     for op in net.ops if net.division is None else ():
         if isinstance(op.state, SourceState):
             memory = {key: value for key, value in remembered(op.state).items() if isinstance(value, int | str)}
@@ -38,6 +40,10 @@ def facts_of(members: Members) -> dict[str, Any]:
     texts = {name: value for name, value in environment.items() if isinstance(value, str) and name not in MACHINE}
     versions = {f"version of {name}": value for name, value in texts.items()}
     return {**versions, **layers, **data, **state}
+
+
+def _without_kernel(origin: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in origin.items() if not key.startswith("kernel")}
 
 
 def fingerprint(members: Members, iteration: int) -> dict[str, Any]:
