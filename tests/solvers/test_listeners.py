@@ -4,11 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pytest
 
+from divided_nets import OPTIONS, gathered, nets_of, source
 from nacre import Callback, CallbackState, ConfigError, Layer, Names, Net, Solver, load_snapshot
 from nacre.snapshots.snapshot import Snapshot as Saved
+from nacre.testing.crew import crew, together
 from nacre.training.training import Training
+from nacre_layers import InnerProductLayer, SoftmaxLossLayer
 from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_solvers import (
     SGD,
@@ -376,3 +380,40 @@ def test_the_best_parameters_survive_a_restart(tmp_path: Path) -> None:
     with solver(9).start(toy_net()) as resumed:  # a snapshot has the parameters with which the training goes on
         resumed.restore(load_snapshot(str(tmp_path)))
         assert weights(resumed.net) == weights(last)
+
+
+def test_the_best_parameters_of_a_divided_net_come_back_on_any_number_of_ranks() -> None:
+    def make() -> list[Layer]:
+        return [
+            source("input", (7,)),
+            InnerProductLayer(name="ip1", bottoms=["data"], tops=["ip1"], output_dim=9, neuron="Tanh", partition_dim=1),
+            InnerProductLayer(name="ip2", bottoms=["ip1"], tops=["ip2"], output_dim=10, location=0),
+            SoftmaxLossLayer(name="loss", bottoms=["ip2", "label"], partition_dim=-1),
+        ]
+
+    def train(net: Net, max_iter: int, snapshot: Saved | None = None) -> Saved:
+        callbacks = [Judged(losses=[5, 1, 4, 4, 4, 4, 4]), EarlyStopping(patience=4, restore=True)]
+        training = Solver(SGD(), lr_policy=0.1, max_iter=max_iter, callbacks=callbacks).start(net)
+        if snapshot is not None:
+            training.restore(snapshot)
+        training.run()
+        return training.snapshot()
+
+    def of_ranks(size: int, max_iter: int, snapshot: Saved | None = None) -> tuple[dict[str, Any], Saved]:
+        ranks = crew(size)
+        nets = nets_of(make, ranks)
+        taken = together(ranks, lambda rank: train(nets[rank], max_iter, snapshot))
+        return gathered(nets), taken[0]
+
+    def alone(snapshot: Saved | None = None) -> dict[str, Any]:
+        net = Net("net", make(), backend="numpy", **OPTIONS)
+        train(net, 9, snapshot)
+        return {name: handle.value for name, handle in net.parameters.items()}
+
+    expected = alone()
+    _, half = of_ranks(2, 3)
+    with pytest.warns(UserWarning, match="made by 2 ranks"):
+        on_others = [of_ranks(3, 9, half)[0], alone(half)]
+    for found in (of_ranks(2, 9)[0], of_ranks(2, 9, half)[0], *on_others):
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-10, atol=1e-12, err_msg=name)

@@ -15,7 +15,6 @@ from ..fields.tables import table_of
 from ..fields.types import Paths
 from ..files.durable import atomic_write
 from ..graph.containers import names_in
-from ..net.division import whole_parameters
 from ..net.input import InputLayer
 from ..protocols.layer import PHASES, Layer, bottoms_of, is_output
 from ..snapshots.folder import default_snapshot_store
@@ -127,11 +126,7 @@ def content(net: Net) -> Snapshot:
         "aliases": {alias: name for name, names in net.parameters.sharers().items() for alias in names[1:]},
     }  # fmt: skip
     known = net.parameters
-    if net.division is not None and net.communicator is not None:
-        whole = whole_parameters(net.communicator, known)
-    else:
-        whole = {name: handle.value for name, handle in known.items()}
-    values = {f"{PARAMETERS}{name}": value for name, value in whole.items()}
+    values = {f"{PARAMETERS}{name}": value for name, value in known.whole().items()}
     fields = {f"{FIELDS}{number}": array for number, array in enumerate(arrays)}
     return Snapshot(known.iterations, {**values, **fitted_arrays, **fields}, state)
 

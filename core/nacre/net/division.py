@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from ..engine.target import Target
     from ..protocols.communicator import Communicator
-    from .parameters import Parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,12 +127,6 @@ def divide(
     counted = replace(wiring, nodes=tuple(op.node for op in made))
     layers = {name: registry().open("layer_of", name) for name in CONNECTORS}
     return Division(wiring, partition(counted, declared, wanted, parts, layers, default), parameters, problem)
-
-
-def whole_parameters(between: Communicator, parameters: Parameters) -> dict[str, np.ndarray]:
-    """Return the values of all parameters of the whole net, on every rank, from those that each has; collective."""
-    values = {name: handle.value for name, handle in parameters.items()}
-    return whole_arrays(between, values, {name: handle.storage.cut for name, handle in parameters.items()})
 
 
 def whole_arrays(

@@ -303,7 +303,8 @@ class Net(NetAccess):
         )
         self._carried = Carried(op.state for op in self.node_ops.values())
         others = {} if self.division is None else self.division.elsewhere(self.slots)
-        self.parameters = Parameters(self.name, self.slots, self._read, self._write_array, others)
+        known = self._read, self._write_array, others, self.communicator if self.division is not None else None
+        self.parameters = Parameters(self.name, self.slots, *known)
 
     @property
     def rank(self) -> int:

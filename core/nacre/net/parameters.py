@@ -14,11 +14,13 @@ from ..protocols.parameter import fits
 from ..protocols.view import Fitted
 from ..snapshots.snapshot import PARAMETERS, below
 from ..text import align
+from .division import whole_arrays
 from .fitted import check_alike
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..protocols.communicator import Communicator
     from ..snapshots.snapshot import Snapshot
 
 
@@ -41,8 +43,8 @@ class Parameters(Mapping[str, "ParameterHandle"]):
     One that its layer has renamed is found by the former name too.
 
     `net` is the net's name; `names` maps every name to the one in the first sharer; `read` and `write` copy arrays.
-    `elsewhere` has the shapes of parameters that only other ranks of a divided net have. `iterations` is how many the
-    training that made the values has done; a saved net keeps it.
+    `elsewhere` has the shapes of parameters that only other ranks of a divided net have, and `between` connects these
+    ranks. `iterations` is how many the training that made the values has done; a saved net keeps it.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Parameters(Mapping[str, "ParameterHandle"]):
         read: Read,
         write: Write,
         elsewhere: Mapping[str, tuple[int, ...]] | None = None,
+        between: Communicator | None = None,
     ) -> None:
         slots = sorted(slots, key=lambda slot: slot.order)
         self._handles = {slot.name: ParameterHandle(slot, read, write) for slot in slots}
@@ -61,6 +64,7 @@ class Parameters(Mapping[str, "ParameterHandle"]):
         self.net = net
         self.iterations = 0
         self._elsewhere = dict(elsewhere or {})
+        self._between = between
         self.former |= {name: [] for name in self._elsewhere}
 
     def __getitem__(self, name: str) -> ParameterHandle:
@@ -110,6 +114,13 @@ class Parameters(Mapping[str, "ParameterHandle"]):
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every parameter; in a divided net, those of the whole, and of what other ranks have."""
         return {**{name: handle.whole_shape for name, handle in self._handles.items()}, **self._elsewhere}
+
+    def whole(self) -> dict[str, np.ndarray]:
+        """Return the values of all parameters, those of the whole net if it is divided; then it is collective."""
+        values = {name: handle.value for name, handle in self.items()}
+        if self._between is None:
+            return values
+        return whole_arrays(self._between, values, {name: handle.storage.cut for name, handle in self.items()})
 
     def write(self, values: Mapping[str, np.ndarray]) -> None:
         """Write values of some parameters, those of the whole net if it is divided; leave out what other ranks have."""

@@ -17,7 +17,6 @@ from ..protocols.layer import Layer, bottoms_of, drops
 from ..random import RecordRandom
 from .arrays import shape_remedy
 from .classes import class_numbers, renumbered
-from .division import whole_parameters
 from .fitted import CLASSES, class_names, two_classes
 from .given import opened
 from .input import InputLayer
@@ -25,7 +24,6 @@ from .input import InputLayer
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..protocols.communicator import Communicator
     from .net import Net
 
 
@@ -107,8 +105,8 @@ def predict(
         key = (want.outputs, batch_size, tuple(shapes.items()))
         if key not in made:
             made[key] = _derive(net, want, shapes, batch_size)
-        if net.division is not None and net.communicator is not None:
-            _write_whole(net, net.communicator, made[key])
+        if net.division is not None:
+            _write_whole(net, made[key])
         batch_size = check_outputs(made[key], want)
         made[key].rewind()
         batches = [
@@ -245,9 +243,9 @@ def _derive(net: Net, want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch
     return net.derive("predict", layers, keep=want.outputs, **options)
 
 
-def _write_whole(net: Net, between: Communicator, whole: Net) -> None:
+def _write_whole(net: Net, whole: Net) -> None:
     """Give a whole net the parameters of one that is divided among ranks; collective."""
-    values = whole_parameters(between, net.parameters)
+    values = net.parameters.whole()
     whole.parameters.write({name: value for name, value in values.items() if name in whole.parameters})
 
 

@@ -47,7 +47,7 @@ class EarlyStoppingState(CallbackState):
         self.best_iteration = 0
         self.to_beat: float | None = None  # by more than min_delta: the best value when the count last began
         self.waited = 0
-        self.kept: dict[str, Any] = {}  # the parameters of the best validation
+        self.kept: dict[str, Any] = {}  # the parameters of the best validation, of the whole net if it is divided
         self.higher_better = Judge(callback, training, self.judge).higher_better
         training.listeners.append(self.restore)
 
@@ -56,7 +56,7 @@ class EarlyStoppingState(CallbackState):
         if self._better(value, self.best, 0.0):
             self.best, self.best_iteration = value, self.training.iteration
             if self.callback.restore:
-                self.kept = {name: handle.value for name, handle in self.training.net.parameters.items()}
+                self.kept = self.training.net.parameters.whole()
         if self._better(value, self.to_beat, self.callback.min_delta):
             self.to_beat, self.waited = value, 0
         else:
@@ -84,9 +84,7 @@ class EarlyStoppingState(CallbackState):
     def restore(self, event: str, _: Mapping[str, Any]) -> None:
         """Give the net its best parameters back at the end, after all callbacks: a snapshot has the last ones."""
         if event == "end":
-            parameters = self.training.net.parameters
-            for name, value in self.kept.items():
-                parameters[name].value = value
+            self.training.net.parameters.write(self.kept)
 
     def memory(self) -> Mapping[str, Any]:
         kept = {f"{KEPT}{name}": value for name, value in self.kept.items()}
