@@ -11,7 +11,7 @@ import nacre
 import nacre_solvers as own
 from nacre.testing import Example
 from nacre.testing import SolverTests as SolverSuite
-from nacre_layers import CD, RBMHiddenLayer, RBMVisibleLayer, SquareLossLayer
+from nacre_layers import CD, RBMHiddenLayer, RBMVisibleLayer
 from one_number import one_number
 
 # Methods
@@ -293,10 +293,6 @@ class TestGPipe(SolverSuite):
 
     def examples(self) -> Iterable[Example]:
         yield Example({"micro_batches": 2})
-
-    def layers(self, example: Example) -> list[nacre.Layer]:
-        source, line, loss = super().layers(example)
-        return [source, line, SquareLossLayer(name="loss", bottoms=loss.bottoms)]  # with a weight
 
 
 class TestCD(SolverSuite):

@@ -16,7 +16,7 @@ from ..protocols.state import SourceState
 from ..protocols.view import ROWS_OF_PART, View
 from .ops import Op
 from .parameters import Slot
-from .shares import Shares
+from .shares import Shares, share_of_part
 
 
 class Collectives(Shares):
@@ -78,7 +78,8 @@ class Collectives(Shares):
             if (op := self._own_losses.get(name)) is not None:
                 counted = op in self.losing and op.state.divided_by != "nothing"
                 counts[name] = self._count(op, int(self.scalars[ROWS_OF_PART])) if counted else 0
-                found[:, place] = float(op.state.loss) * max(counts[name], 1), counts[name]
+                loss = share_of_part(op) * float(op.state.loss)
+                found[:, place] = loss * max(counts[name], 1), counts[name]
         self.communicator.allreduce(found, ordered=True)
         totals = np.maximum(found[1], 1)
         self.loss_values = dict(zip(self.loss_values, (found[0] / totals).tolist(), strict=True))

@@ -13,7 +13,7 @@ from ..protocols.backend import Backend, Step, loop
 from .memory import Memory
 from .ops import HOST, Op, Space, Value, call_named, members, plain_space, returned
 from .parameters import Slot
-from .shares import Shares
+from .shares import Shares, part_steps
 
 
 class Schedule:
@@ -84,6 +84,7 @@ class Schedule:
             if not op.backward:
                 continue
             steps.append(self._step("backward", op))
+            steps += part_steps(op)
             if self.shares is not None and op in self.shares.losing:
                 steps.append(self.shares.backward_step(op))
             steps += self._add_gradients(op)

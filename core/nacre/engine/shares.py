@@ -1,8 +1,8 @@
-"""Shares: what the losses of several ranks count in the loss of all of them."""
+"""Shares: what the losses of several ranks, and of parts of a batch, count in the loss of all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..protocols.backend import Own, Step
@@ -62,15 +62,31 @@ class Shares:
 
     def backward_step(self, op: Op) -> Step:
         """Return the step that multiplies the gradients that a loss has written."""
-        xp = op.backend.xp
-        trained = [one for one in op.state.parameters if one.trainable]
+        return _scaling(op, lambda: self.of[op.name])
 
-        def scale() -> None:
-            share = self.of[op.name]
-            gradients = [one.gradient for one in trained if not one.frozen]
-            for gradient in [*op.given_diffs, *gradients]:
-                if gradient is not None:
-                    array: Any = gradient.memory if isinstance(gradient, Own) else gradient
-                    xp.multiply(array, share, out=array)
 
-        return Step("share", op.name, scale)
+def share_of_part(op: Op) -> float:
+    """Return what the loss of an op counts in that of the whole batch, of which its node may have a part."""
+    micro = op.node.micro
+    return 1.0 if micro is None or op.state.divided_by == "nothing" else 1 / micro.count
+
+
+def part_steps(op: Op) -> list[Step]:
+    """Return the step that multiplies the gradients of a loss of a part of the batch, if they have to be."""
+    share = share_of_part(op) if op.neuron is None and op.node.layer.has_loss else 1.0
+    return [] if share == 1 else [_scaling(op, lambda: share)]
+
+
+def _scaling(op: Op, share: Callable[[], float]) -> Step:
+    xp = op.backend.xp
+    trained = [one for one in op.state.parameters if one.trainable]
+
+    def scale() -> None:
+        factor = share()
+        gradients = [one.gradient for one in trained if not one.frozen]
+        for gradient in [*op.given_diffs, *gradients]:
+            if gradient is not None:
+                array: Any = gradient.memory if isinstance(gradient, Own) else gradient
+                xp.multiply(array, factor, out=array)
+
+    return Step("share", op.name, scale)

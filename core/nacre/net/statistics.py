@@ -9,7 +9,7 @@ from typing import Any, cast
 from ..discovery.blame import blaming, wrong
 from ..engine.collectives import Collectives, by_records
 from ..engine.ops import Op
-from ..engine.shares import Shares, real_rows
+from ..engine.shares import Shares, real_rows, share_of_part
 from ..errors import brief
 from ..protocols.communicator import Communicator
 from ..protocols.view import ROWS_OF_PART, Scalars
@@ -56,7 +56,7 @@ class Statistics:
         try:
             for op in self._losing:
                 if shares is None or shares.of[op.name]:  # else this rank had no row, and the loss was not run
-                    found[op.name] = float(op.state.loss)
+                    found[op.name] = share_of_part(op) * float(op.state.loss)
         except (AttributeError, TypeError, ValueError) as error:
             raise self._no_loss(error) from error
         return found if shares is None else self._of_all_ranks(found, shares)

@@ -28,6 +28,7 @@ from nacre_layers import (
     ROCAUCLayer,
     SoftmaxLossLayer,
     SquareLossLayer,
+    SumLossLayer,
 )
 
 
@@ -109,6 +110,18 @@ def test_a_pipeline_with_micro_batches_learns_what_the_whole_net_learns(parts):
     assert first == [name for number in range(3) for name in (f"ip1#{number}", f"bridge_src(ip1#{number}, 0->1)")], (
         "every micro-batch leaves before the next is computed"
     )
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_loss_that_nothing_divides_is_the_sum_of_those_of_the_micro_batches(parts):
+    def make():
+        *layers, loss = mlp(lambda kind: {})
+        none = replace(loss, normalize="none", weight=0.05)
+        return placed(
+            [*layers, none, SumLossLayer(name="sum", bottoms=["ip1"], weight=0.01)], [0, 0, 0, *[parts - 1] * 4]
+        )
+
+    check_equal(make, parts, algorithm=GPIPE)
 
 
 def pictures():
