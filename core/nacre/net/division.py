@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..discovery.registry import registry
 from ..discovery.settings import held_settings
+from ..engine.ops import Op
 from ..engine.parameters import Slot
 from ..engine.setup import set_up
 from ..errors import ConfigError, TopologyError
+from ..fields.configured import inside
 from ..graph.gradients import wanted_gradients, why_no_backward
 from ..graph.partition import CONNECTORS, Bridge, Declared, Partition, partition
 from ..graph.wiring import Wiring, check_names, wire
 from ..protocols.graph import Graph, Node
+from ..protocols.layer import Layer
 from ..protocols.part import BATCH, FEATURES, NONE, Cut, Part
 from ..protocols.view import Scalars
 
@@ -83,6 +86,25 @@ def part_of_batches(net: str, graph: Graph) -> Part | None:
             f"use multiples of {part.count}, or batches of one size",
         )
     return part
+
+
+def refuse_across_records(ops: Iterable[Op], layers: Iterable[Layer]) -> None:
+    """Raise a ConfigError for each of some layers that needs whole batches, of which sources feed a rank's part.
+
+    Layers that an algorithm or a container puts into the net have no records but those that it gives them.
+    """
+    ops, given = list(ops), {id(one) for layer in layers for one in inside(layer)}
+    parts = {op.outputs[0].shape[0]: part for op in ops if op.is_source and (part := op.node.layer.batch_part)}
+    complaints: list[str] = []
+    for op in ops:
+        reads = op.neuron is None and id(op.node.user) in given and any(one.shape[:1] for one in op.inputs)
+        if reads and op.inputs[0].shape[0] in parts and (reason := op.node.layer.not_by_records()):
+            ranks = parts[op.inputs[0].shape[0]].count
+            complaints.append(f"{op.name}: {reason}, so its batches cannot be divided among {ranks} ranks")
+    if complaints:
+        raise ConfigError(
+            "\n".join(complaints), 'train with one process, or let each rank have whole batches (batch = "each")'
+        )
 
 
 def divide(

@@ -43,7 +43,7 @@ from ..protocols.view import Fitted, View, bytes_wanted, joined_rows
 from .access import NetAccess
 from .blobs import Blobs
 from .carried import Carried
-from .division import Division, divide, part_of_batches
+from .division import Division, divide, part_of_batches, refuse_across_records
 from .finite import Watch
 from .options import Fallback, NetOptions, layers_in, read_options
 from .parameters import Parameters
@@ -171,10 +171,8 @@ class Net(NetAccess):
         # layers -> graph: without containers, rewritten by the algorithm, sorted, and rewritten by the backend
         here = Graph.of((one for one in self.layers if self.phase not in one.exclude), options.read_outside)
         graph = sort(expand(here, self.phase, self.algorithm), self.layers, self.phase)
-        if options.ranks > 1 and is_divided(graph.nodes, options.partition_dim):
+        if options.ranks > 1:
             graph = self._divide(graph, options)
-        elif options.ranks > 1:
-            self.target = replace(self.target, part=part_of_batches(self.name, graph))
         read_outside = graph.keep
         if options.keep is not None:
             rewritten = self.backend.rewrite(graph)
@@ -194,6 +192,7 @@ class Net(NetAccess):
             # wiring -> ops: the states of layers and neurons
             with held_settings():
                 self.ops = set_up(self.target, self.wiring, wanted, stack, trains=self.trains)
+            refuse_across_records(self.ops, self.layers)
             keep = None if options.keep is None else {*read_outside, *results(self.wiring)}
             self.ops = join(self.ops, keep if self.division is None else None, stack)
             self.node_ops = {op.name: op for op in members(self.ops) if op.neuron is None}
@@ -218,7 +217,10 @@ class Net(NetAccess):
             stack.pop_all()  # no error: from here on `shutdown` closes the states
 
     def _divide(self, graph: Graph, options: NetOptions) -> Graph:
-        """Return this rank's graph of a net that is divided among ranks."""
+        """Return this rank's graph of a net that is divided among ranks, or whose batches are."""
+        if not is_divided(graph.nodes, options.partition_dim):
+            self.target = replace(self.target, part=part_of_batches(self.name, graph))
+            return graph
         if options.group is not None:
             message = f"net '{self.name}' is divided among all ranks, so these cannot train it in groups"
             raise ConfigError(message, "leave the framework out, or do not divide it")

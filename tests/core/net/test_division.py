@@ -25,11 +25,16 @@ from nacre_layers import (
     LSTMLayer,
     PerplexityLayer,
     PoolingLayer,
+    ReshapeLayer,
+    RNNLayer,
     ROCAUCLayer,
+    SliceLayer,
+    SoftmaxLayer,
     SoftmaxLossLayer,
     SquareLossLayer,
     SumLossLayer,
 )
+from nacre_parallel import AllReduce
 
 
 def mlp(way):
@@ -382,6 +387,27 @@ def test_what_cannot_be_divided_is_told_of_every_layer_at_once():
     with pytest.raises(ConfigError) as caught:
         Net("n", [*layers[:-1], SoftmaxLossLayer(name="loss", bottoms=["ip3", "label"])], ranks=2, partition_dim=1)
     assert "loss: SoftmaxLoss cannot be cut along its features (partition_dim=1)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (SoftmaxLayer(name="across", bottoms=["ip1"], tops=["y"], axis=0), "axis=0 joins the records of a batch"),
+        (SliceLayer(name="across", bottoms=["ip1"], tops=["y", "z"], axis=0), "axis=0 joins the records of a batch"),
+        (RNNLayer(name="across", bottoms=["seq"], tops=["y"], time_major=True, output_dim=3), "time_major=True counts"),
+    ],
+)
+def test_layers_that_read_across_records_need_whole_batches(layer, reason):
+    layers = [
+        replace(source("input", (7,)), partition_dim=None),
+        InnerProductLayer(name="ip1", bottoms=["data"], tops=["ip1"], output_dim=6),
+        ReshapeLayer(name="seq", bottoms=["ip1"], tops=["seq"], shape=[3, 2]),
+        layer,
+    ]
+    rank, _ = crew(2)
+    with pytest.raises(ConfigError, match=rf"^across: {reason}.*, so its batches cannot be divided among 2 ranks"):
+        Net("net", AllReduce().layers(layers, rank), communicator=rank, insert_splits=True)
+    Net("net", AllReduce(batch="each").layers(layers, rank), communicator=rank, insert_splits=True).shutdown()
 
 
 def test_fewer_layers_than_ranks():
