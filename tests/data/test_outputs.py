@@ -1,5 +1,6 @@
 """HDF5Output and MemoryOutput: the rows that count, of every pass, and a file that is complete or not there."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -299,3 +300,16 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 def test_bad_fields(fields: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         to_file(Path("out.h5"), **fields)
+
+
+def test_ranks_that_share_batches_do_not_write_one_file(tmp_path: Path) -> None:
+    source = MemoryDataLayer(name="d", tops=["x"], data=[X], batch_size=2, partition_dim=-1)
+    output = HDF5OutputLayer(name="out", bottoms=["x"], filename=tmp_path / "x.h5")
+    with pytest.raises(ConfigError, match=r"^out: 3 ranks that share each batch would all write .*x\.h5"):
+        Net("net", [replace(source, partition_dim=None), output], phase="validation", rank=0, ranks=3, backend="numpy")
+    whole = [
+        source,
+        InnerProductLayer(name="ip", bottoms=["x"], tops=["y"], output_dim=6, partition_dim=1),
+        HDF5OutputLayer(name="out", bottoms=["y"], filename=tmp_path / "x.h5", partition_dim=-1),
+    ]  # on one rank of a net that is divided
+    Net("net", whole, phase="validation", rank=0, ranks=3, allocate=False, backend="numpy").shutdown()

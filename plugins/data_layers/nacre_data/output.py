@@ -268,6 +268,12 @@ class FileOutputState(LayerState, of=FileOutputLayer, reads="", host_only=True):
 
     def __init__(self, layer: FileOutputLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
+        if backend.ranks > 1:
+            raise ConfigError(
+                f"{layer.name}: {backend.ranks} ranks that share each batch would all write {layer.filename}",
+                f'write it with one process, after the training: exclude = ["{backend.phase}"] here, and nacre test or '
+                "nacre predict --out",
+            )
         lengths = [x.shape[0] for x in inputs]
         if len(set(lengths)) > 1 and not layer.lengths_differ:
             told = ", ".join(f"'{name}' has {rows}" for name, rows in zip(layer.bottoms, lengths, strict=True))
