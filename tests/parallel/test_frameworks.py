@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from framework_ranks import averaged, in_threads, resume, run_file, train, without_group
+from framework_ranks import averaged, in_threads, resume, run_file, start, train, without_group
 from nacre import ConfigError, RankError
 from nacre.config import load
 from nacre_parallel import AllReduce, Cluster, Downpour, Hogwild, LocalCommunicator, Sandblaster
@@ -160,6 +160,27 @@ def test_a_resumed_training_is_the_one_that_was_not_interrupted(framework: dict[
     for uninterrupted, resumed, arrays in in_threads(2, resume, "mlp", framework, ADAM, 4, 4):
         assert uninterrupted == resumed
         assert {"history/mean/ip1/weight", "parameters/ip1/weight"} <= set(arrays)
+
+
+def test_ranks_that_were_servers_go_on_where_the_others_are() -> None:
+    def losses(rank: Any, given: Any, n_iter: int, snapshot: Any = None) -> Any:
+        with start(rank, "mlp", given, {"lr_policy": 0.05}) as one:
+            if snapshot is not None:
+                one.restore(snapshot)
+            found: list[float] = []
+            for _ in range(n_iter):
+                one.step()
+                found.append(one.loss)
+            taken = one.snapshot()
+            one.net.shutdown()
+            return found, taken
+
+    expected, _ = losses(None, "AllReduce", 9)
+    (_, snapshot), *_ = in_threads(3, losses, "Sandblaster", 5)
+    with pytest.warns(UserWarning, match='trained with framework="Sandblaster"'):
+        after = in_threads(3, losses, "AllReduce", 4, snapshot)
+    for found, _ in after:
+        assert np.abs(np.subtract(found, expected[5:])).max() < 1e-10
 
 
 @pytest.mark.long

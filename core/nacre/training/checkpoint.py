@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -49,7 +50,8 @@ def make_snapshot(members: Members, iteration: int, epochs: int) -> Snapshot:
         memory |= communicator.share(own, members.updater)
         arrays |= communicator.gather_arrays(own_arrays)[members.updater]
     if communicator is not None:
-        own, own_arrays = _memory(net.owners())
+        idle = net.group is not None and net.group.communicator is None  # it trains no batches, and reads no data
+        own, own_arrays = _memory({} if idle else net.owners())
         every = zip(communicator.gather(own), communicator.gather_arrays(own_arrays), strict=True)
         for rank, (values, some) in enumerate(every):
             if rank:  # the memory of the first is already there
@@ -228,6 +230,7 @@ def _load_history(members: Members, snapshot: Snapshot) -> None:
         members.net.backend.from_host(host, array)
 
 
+_OF_RANK = re.compile(r"rank\d+/(layer\..*)", re.DOTALL)
 REPORTING = ("callback.", "history")  # what a training does not need to be the same
 SOLVERS_OWN = ("solver", "lr_policy", "momentum_policy")
 
@@ -245,11 +248,17 @@ def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[s
     said: list[str] = []
     values: dict[str, dict[str, Any]] = snapshot.state.get("memory", {})
     own = rank_name(members.net.rank) if snapshot.state.get("ranks", 1) == members.net.ranks else ""
-    layers = members.net.owners()  # of which every rank has saved its own memory
+    layers = members.net.owners()  # of which every rank that has them, and reads data, has saved its own memory
+    of_ranks: dict[str, list[str]] = {}
+    there = {*values, *arrays}
+    for place in sorted(there):
+        if match := _OF_RANK.fullmatch(place):
+            of_ranks.setdefault(match[1], []).append(place)
     for name, owner in members.owners.items():
         if name in passed_over:
             continue
-        place = f"{own}{name}" if name in layers else name
+        places = [f"{own}{name}", name, *of_ranks.get(name, ())] if name in layers else [name]
+        place = next((one for one in places if one in there), name)
         saved = {**values.get(place, {}), **arrays.get(place, {})}
         if saved:
             try:

@@ -319,6 +319,23 @@ def test_a_snapshot_of_a_divided_net_goes_on_as_a_whole_and_back(way):
         np.testing.assert_allclose(losses, expected, rtol=1e-9)
 
 
+def test_a_source_on_another_rank_goes_on_at_its_place_on_any_number_of_ranks(recwarn):
+    def make(places=(1, 1, 1, 0, 0, 0)):
+        return placed(mlp(lambda kind: {}), places)
+
+    ranks, more = crew(2), crew(3)
+    nets = nets_of(make, ranks)
+    taken = together(ranks, lambda rank: learned(nets[rank], 4)[1].snapshot())[0]
+    whole, again = (Net("net", make([0] * 6), backend="numpy", **OPTIONS) for _ in range(2))
+    expected, _ = learned(whole, 7)
+    others = nets_of(lambda: make((2, 0, 0, 0, 1, 1)), more)
+    after = [learned(again, 3, snapshot=taken)[0]]
+    after += together(more, lambda rank: learned(others[rank], 3, snapshot=taken)[0])
+    for losses in after:
+        np.testing.assert_allclose(losses, expected[4:], rtol=1e-9)
+    assert all("no memory" not in str(one.message) for one in recwarn)
+
+
 def test_parameters_of_a_whole_net_are_loaded_into_a_divided_one(tmp_path):
     whole = Net("net", mlp(WAYS["by features"]), backend="numpy", **{**OPTIONS, "seed": 9})
     whole.save(tmp_path / "whole.nacre")
