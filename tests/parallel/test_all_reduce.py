@@ -109,6 +109,11 @@ def test_a_batch_that_cannot_be_divided_is_refused() -> None:
     prefetch: Any = divided(PrefetchLayer(layer=[sources((9,))[0]]), 3, 5)
     assert prefetch.layer[0].batch_size == 2
     assert prefetch.batch_part == prefetch.layer[0].batch_part == Part(0, 3, 5, 12, 7, 9)
+    one = dataclasses.replace(sources((9,), 7)[1], exclude=())
+    prefetch = PrefetchLayer(name="validation", layer=[one], exclude=["train", "predict"])
+    for uneven, count, size in ((False, 3, 3), (True, 9, 1)):
+        prefetched: Any = divided(prefetch, 2, count, uneven=uneven)
+        assert prefetched.layer[0].batch_size == size
 
 
 def test_an_algorithm_with_gradients_of_its_own_is_refused_with_a_sentence() -> None:

@@ -44,27 +44,38 @@ class SharedBatches(Framework):
         return divided(layer, min(rank, count - 1), count, type(self).__name__, uneven=self.uneven)
 
 
-def divided(layer: Layer, rank: int, ranks: int, framework: str = "AllReduce", *, uneven: bool = True) -> Layer:
+def divided(
+    layer: Layer,
+    rank: int,
+    ranks: int,
+    framework: str = "AllReduce",
+    *,
+    uneven: bool = True,
+    trains: bool | None = None,
+) -> Layer:
     """Return a source that feeds one rank's part of each batch, also if it is made of other sources.
 
     Outside of training, where a batch need not be full, it has at least one row. Where parts may not be `uneven`, the
-    ranks have as many rows there as the one with the most.
+    ranks have as many rows there as the one with the most. `trains` says whether training batches come from it, if its
+    own phases do not: those of a source made of it.
 
     Raises:
         ConfigError: a batch of the training cannot be divided.
     """
     fields: dict[str, Any] = {}
     part: Part | None = None
+    trains = "train" not in layer.exclude if trains is None else trains
     for field in type(layer).fields():
         if field.takes(Layers):
-            inside = [divided(one, rank, ranks, framework, uneven=uneven) for one in getattr(layer, field.name)]
+            within = {"uneven": uneven, "trains": trains}
+            inside = [divided(one, rank, ranks, framework, **within) for one in getattr(layer, field.name)]
             fields[field.name] = inside
             part = next((found for one in inside if (found := one.batch_part) is not None), part)
     sizes = getattr(layer, "batch_size", None)
     if sizes is not None:
         every = list(sizes) if isinstance(sizes, Sequence) else [sizes]
         odd = any(size % ranks for size in every) and (len(set(every)) > 1 or not uneven)
-        if "train" in layer.exclude and (min(every) < ranks or (odd and not uneven)):
+        if not trains and (min(every) < ranks or (odd and not uneven)):
             parts = [-(-size // ranks) for size in every]
         else:
             if min(every) < ranks or odd:
