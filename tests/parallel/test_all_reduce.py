@@ -114,6 +114,8 @@ def test_a_batch_that_cannot_be_divided_is_refused() -> None:
     for uneven, count, size in ((False, 3, 3), (True, 9, 1)):
         prefetched: Any = divided(prefetch, 2, count, uneven=uneven)
         assert prefetched.layer[0].batch_size == size
+    parts: list[Any] = [divided(sources((9,), 7)[1], rank, 3, uneven=False) for rank in range(3)]
+    assert [part.batch_size for part in parts] == [2, 2, 3]  # only batches of the training have to be even
 
 
 def test_an_algorithm_with_gradients_of_its_own_is_refused_with_a_sentence() -> None:

@@ -55,9 +55,9 @@ def divided(
 ) -> Layer:
     """Return a source that feeds one rank's part of each batch, also if it is made of other sources.
 
-    Outside of training, where a batch need not be full, it has at least one row. Where parts may not be `uneven`, the
-    ranks have as many rows there as the one with the most. `trains` says whether training batches come from it, if its
-    own phases do not: those of a source made of it.
+    Where parts of training batches may not be `uneven`, those that cannot be divided evenly are refused. Outside of
+    training a batch of fewer rows than ranks has one for each. `trains` says whether training batches come from it, if
+    its own phases do not: those of a source made of it.
 
     Raises:
         ConfigError: a batch of the training cannot be divided.
@@ -74,8 +74,8 @@ def divided(
     sizes = getattr(layer, "batch_size", None)
     if sizes is not None:
         every = list(sizes) if isinstance(sizes, Sequence) else [sizes]
-        odd = any(size % ranks for size in every) and (len(set(every)) > 1 or not uneven)
-        if not trains and (min(every) < ranks or (odd and not uneven)):
+        odd = any(size % ranks for size in every) and (len(set(every)) > 1 or (trains and not uneven))
+        if not trains and (min(every) < ranks or odd):
             parts = [-(-size // ranks) for size in every]
         else:
             if min(every) < ranks or odd:
