@@ -11,9 +11,9 @@ import pytest
 
 from many_ranks import NETS, example, mlp, sources, train
 from nacre import ConfigError, Net, Part, RankError, Solver
-from nacre.testing.crew import crew
-from nacre_data import PrefetchLayer
-from nacre_layers import CD
+from nacre.testing.crew import crew, own_backend, together
+from nacre_data import MemoryDataLayer, PrefetchLayer
+from nacre_layers import CD, SumLossLayer
 from nacre_parallel import AllReduce, LocalCommunicator
 from nacre_parallel.frameworks.batches import divided
 from rank_pool import Pool, pool
@@ -116,6 +116,24 @@ def test_a_batch_that_cannot_be_divided_is_refused() -> None:
         assert prefetched.layer[0].batch_size == size
     parts: list[Any] = [divided(sources((9,), 7)[1], rank, 3, uneven=False) for rank in range(3)]
     assert [part.batch_size for part in parts] == [2, 2, 3]  # only batches of the training have to be even
+
+
+def test_records_that_are_not_finite_are_counted_on_all_ranks() -> None:
+    x = np.zeros((9, 2))
+    x[[2, 5, 8]] = np.nan  # of each batch of 3, the last, which the second of two ranks reads
+    source = MemoryDataLayer(name="v", tops=["x"], data=[x], batch_size=3, exclude=["train"])
+    ranks = crew(2)
+
+    def told(rank: int) -> list[str]:
+        layers = [*AllReduce().layers([source], ranks[rank]), SumLossLayer(name="loss", bottoms=["x"])]
+        found: list[str] = []
+        with Net("net", layers, phase="validation", communicator=ranks[rank], backend=own_backend("numpy")) as net:
+            net.forward_epoch(found.append)
+        return found
+
+    for messages in together(ranks, told):
+        assert len(messages) == 1
+        assert messages[0].startswith("blob 'x' of layer 'v': 3 of 9 records have numbers that are not finite")
 
 
 def test_an_algorithm_with_gradients_of_its_own_is_refused_with_a_sentence() -> None:

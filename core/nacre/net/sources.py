@@ -170,6 +170,9 @@ class Sources:
             if empty > 1 or (not rows and self.epoch != start):
                 reason = f"{empty} batches after another have no row that counts, in a pass that has to have some"
                 raise wrong(self._ending[0], reason, "forward must set self.rows, and self.epoch at the end of a pass")
+        if (shares := self._collectives or self._shares) is not None:
+            every = shares.communicator.gather(dict(bad))
+            bad = Counter({blob: sum(one.get(blob, 0) for one in every) for one in every for blob in one})
         for blob, count in bad.items():
             message = f"{blob}: {count} of {rows} records have numbers that are not finite"
             (warn or partial(warnings.warn, stacklevel=4))(f"{message}, so loss and statistics are not reliable")
