@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -195,6 +196,14 @@ def test_a_training_that_is_stopped_does_not_begin_again(
 
 
 @NEEDS_PROC
+def test_the_next_command_starts_the_same_ranks(commands: Commands, folder: Path) -> None:
+    told, _ = train(commands, folder, "--restarts", "1", doom='at = 3\nhow = "signal"', code=143)
+    assert "train tiny.toml --resume auto --workers 2 --restarts 1" in told
+    run = json.loads((folder / "snapshots/run.json").read_text())
+    assert run["command"][-4:] == ["--workers", "2", "--restarts", "1"]
+    assert (run["ranks"], run["net"]["layers"][0]["batch_size"]) == (2, 16)
+
+
 def test_a_system_may_send_a_signal_to_all_processes(commands: Commands, folder: Path) -> None:
     options = ["--restarts", "3", "--set", "solver.max_iter=100000000"]
     _, errors = train(commands, folder, *options, doom='at = 3\nhow = "all"', code=143)
@@ -259,7 +268,7 @@ def test_ctrl_c_in_a_terminal_reaches_the_ranks_of_mpi_once(folder: Path) -> Non
     with subprocess.Popen(words, text=True, start_new_session=True, **pipes) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            if line.startswith("iteration 5:"):
+            if "iteration 5:" in line:
                 break
         os.killpg(process.pid, signal.SIGINT)
         told, errors = process.communicate(timeout=LIMIT)
@@ -273,7 +282,7 @@ def test_ranks_of_mpi_end_with_the_process_that_started_them(folder: Path) -> No
     with subprocess.Popen(mpi("--set", "solver.max_iter=100000000"), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            if line.startswith("iteration 5:"):
+            if "iteration 5:" in line:
                 break
         process.kill()
         assert process.wait() == -signal.SIGKILL

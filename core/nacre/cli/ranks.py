@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Generator, Sequence
@@ -87,7 +88,7 @@ def launch(
         ConfigError: this process is a rank itself, or the communicator cannot start ranks.
     """
     from ..discovery.registry import registry
-    from .screen import CALLED, warn
+    from .screen import CALLED, STARTED, warn
 
     if started := found():
         raise ConfigError(
@@ -100,9 +101,12 @@ def launch(
     path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
     arguments = without(words_of_command(), ("--workers", "--restarts", "--communicator"))
     command = [sys.executable, "-P", "-m", "nacre", *arguments]
+    how = ["--workers", str(workers), *(["--communicator", communicator] if communicator else [])]
+    how += ["--restarts", str(restarts)] if restarts else []
+    known = {"PYTHONPATH": path, CALLED: sys.argv[0], STARTED: shlex.join(how)}
     again, before = 0, stamps_of(saved)
     while True:
-        with chosen.start(command, workers, env={"PYTHONPATH": path, CALLED: sys.argv[0]}) as ranks:
+        with chosen.start(command, workers, env=known) as ranks:
             code = ranks.run()
         if not ranks.message:
             return code

@@ -21,6 +21,17 @@ CALLED = "NACRE_CALLED"
 """The variable in which a process that was started as a rank finds how the program was called that started it."""
 
 
+STARTED = "NACRE_STARTED"
+"""The variable of the environment with the options that have started this process as a rank; `how_started` reads it."""
+
+
+def how_started() -> list[str]:
+    """Return the options by which `nacre train` has started this process as one of several ranks, if it has."""
+    import shlex
+
+    return shlex.split(os.environ.get(STARTED, ""))
+
+
 def command_line(*words: str) -> str:
     """Return a command line for nacre that works in this shell: with the program's path if its name is not enough."""
     import shlex

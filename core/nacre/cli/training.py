@@ -21,7 +21,7 @@ from ..files.json import event_line
 from ..protocols.layer import overall
 from ..text import counted
 from .options import allowed_remote
-from .screen import command_line, loss_text, seconds_text, statistic_text, units_of, warn
+from .screen import command_line, how_started, loss_text, seconds_text, statistic_text, units_of, warn
 from .snapshots import load_snapshot, resumed
 from .streams import work_matters_more
 
@@ -143,7 +143,7 @@ def train(
             if not quiet:
                 click.echo(loaded)
         training = stack.enter_context(solver.start(net, reports))
-        training.info["command"] = ["nacre", *sys.argv[1:]]
+        training.info["command"] = ["nacre", *sys.argv[1:], *how_started()]
         screen.training = training
         choices = _choices(training)
         if not quiet and (line := not_enabled(choices)):
@@ -175,8 +175,12 @@ def _net(file: NetFile, backend: str | None, communicator: Communicator | None, 
 
 def begin_text(net: Net, solver: Solver) -> str:
     """Return the first line of a training: what is trained, how long, on what, and where it is saved."""
-    parameters = sum(slot.storage.size for slot in net.slots if slot.trainable)
-    frozen = sum(slot.storage.size for slot in net.slots if slot.trainable and slot.frozen)
+    sizes = {slot.name: slot.storage.size for slot in net.slots if slot.trainable}
+    still = {slot.name for slot in net.slots if slot.trainable and slot.frozen}
+    if net.division is not None:  # of which this rank has a part
+        sizes = net.division.sizes
+        still = {name for name in sizes if any(name.startswith(f"{layer}/") for layer in net.frozen)}
+    parameters, frozen = sum(sizes.values()), sum(sizes[name] for name in still)
     records = f" of {net.batch * solver.n_accumulate:,} records" if net.batch else ""
     epochs = f"{solver.max_epoch:,} epoch{'s' * (solver.max_epoch > 1)}" if solver.max_epoch else ""
     if isfinite(solver.n_iter):
@@ -408,7 +412,9 @@ def print_end(
         same += [word for change in sets for word in ("--set", change)]
         for option, paths in (writes or {}).items():
             same += [word for path in paths for word in (f"--{option.replace('_', '-')}", path)]
-        click.echo(f"next: {command_line('train', str(file.path), '--resume', 'auto', *same)}")
+        started, ranks = how_started(), training.net.ranks
+        where = f", on {ranks} ranks" if ranks > 1 and not started else ""  # by mpiexec or another program
+        click.echo(f"next{where}: {command_line('train', str(file.path), '--resume', 'auto', *started, *same)}")
         return
     same += [word for change in sets if not change.startswith(("solver.", "callback.")) for word in ("--set", change)]
     lines: list[str] = []

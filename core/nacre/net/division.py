@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple, dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..discovery.registry import registry
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
 class Division:
     """A net that is divided among ranks.
 
-    `wiring` is that of the whole net, `parameters` has the shapes of its parameters, and `problem` is why it cannot be
-    trained, or None.
+    `wiring` is that of the whole net, `parameters` has the shapes of its parameters, `sizes` how many numbers those
+    have that are not buffers, and `problem` is why it cannot be trained, or None.
     """
 
     wiring: Wiring
     partition: Partition
     parameters: Mapping[str, tuple[int, ...]]
+    sizes: Mapping[str, int]
     problem: TopologyError | None
 
     def elsewhere(self, slots: Iterable[Slot]) -> dict[str, tuple[int, ...]]:
@@ -143,12 +145,12 @@ def divide(
     declared = [
         Declared(value.shape, value.dtype) for one in wiring.wires for value in [made[one.producer].outputs[one.top]]
     ]
-    parameters = {
-        f"{op.node.owner}/{one.name}": one.shape for op in made for one in op.state.parameters if not one.tied
-    }
+    every = {f"{op.node.owner}/{one.name}": one for op in made for one in op.state.parameters if not one.tied}
+    parameters = {name: one.shape for name, one in every.items()}
+    sizes = {name: prod(one.shape) for name, one in every.items() if one.trainable}
     counted = replace(wiring, nodes=tuple(op.node for op in made))
     layers = {name: registry().open("layer_of", name) for name in CONNECTORS}
-    return Division(wiring, partition(counted, declared, wanted, parts, layers, default), parameters, problem)
+    return Division(wiring, partition(counted, declared, wanted, parts, layers, default), parameters, sizes, problem)
 
 
 def whole_arrays(

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import nacre
-from divided_nets import OPTIONS, check_equal, gathered, learned, nets_of, source
+from divided_nets import OPTIONS, check_equal, gathered, learned, nets_of, solver, source
 from nacre import ConfigError, DataError, InputLayer, Net, TopologyError
+from nacre.cli.training import begin_text
 from nacre.random import Random
 from nacre.testing.crew import crew, together
 from nacre_layers import (
@@ -334,6 +335,16 @@ def test_a_source_on_another_rank_goes_on_at_its_place_on_any_number_of_ranks(re
     for losses in after:
         np.testing.assert_allclose(losses, expected[4:], rtol=1e-9)
     assert all("no memory" not in str(one.message) for one in recwarn)
+
+
+def test_the_first_line_of_a_training_counts_the_parameters_of_the_whole_net():
+    def make():
+        return [*lenet(WAYS["by features"])[:-1], BatchNormLayer(name="norm", bottoms=["ip2"], tops=["y"])]
+
+    whole = Net("net", make(), backend="numpy", freeze=["ip1"], allocate=False, **OPTIONS)
+    expected = begin_text(whole, solver()).replace("iterations of 12 records", "iterations of 12 records on 2 ranks")
+    first, _ = nets_of(make, crew(2), freeze=["ip1"], allocate=False)
+    assert begin_text(first, solver()) == expected
 
 
 def test_parameters_of_a_whole_net_are_loaded_into_a_divided_one(tmp_path):
