@@ -120,6 +120,7 @@ class Training:
         # of several ranks, all end a training at the same iteration: a wait of one is no reason to leave it
         self.waiting = Waiting(lambda: self.interrupted and net.communicator is None)
         self._refuse_other_algorithm()
+        self._refuse_framework()
         self._refuse_epochs()
         self.algorithm = started(solver.algorithm, "start", solver.algorithm.start(net), AlgorithmState)
         batch = self.waiting.measured(steps_of(self.algorithm))
@@ -549,6 +550,15 @@ class Training:
             raise ConfigError(
                 f"net '{self.net.name}' was made {was}, but the solver trains with {type(own).__name__}",
                 "give both the same: Net(..., algorithm=...) and Solver(..., algorithm=...)",
+            )
+
+    def _refuse_framework(self) -> None:
+        """Raise a ConfigError if ranks have a framework and a net that is divided among them."""
+        if self.net.division is not None and self.solver.framework is not None:
+            raise ConfigError(
+                f"framework={type(self.solver.framework).__name__}, but net '{self.net.name}' is divided among its "
+                "ranks, which do everything together",
+                "leave framework and [cluster] out, or do not divide the net",
             )
 
     def _refuse_epochs(self) -> None:

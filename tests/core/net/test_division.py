@@ -438,6 +438,12 @@ def test_layers_that_read_across_records_need_whole_batches(layer, reason):
     Net("net", AllReduce(batch="each").layers(layers, rank), communicator=rank, insert_splits=True).shutdown()
 
 
+def test_a_divided_net_has_no_framework():
+    net, _ = nets_of(lambda: mlp(WAYS["by features"]), crew(2))
+    with pytest.raises(ConfigError, match="framework=AllReduce, but net 'net' is divided among its ranks"):
+        solver(framework="AllReduce").start(net)
+
+
 def test_fewer_layers_than_ranks():
     layers = [InputLayer(tops=["x"], shape=3), InnerProductLayer(bottoms=["x"], tops=["y"], output_dim=2)]
     with pytest.raises(TopologyError, match="of 2 ranks number 1 has no layer"):
