@@ -87,10 +87,14 @@ def lenet() -> list[Any]:
 
 
 def normal() -> list[Any]:
-    """Batch norm, whose batches are those of each rank."""
+    """Batch norm, whose batches are those of each rank.
+
+    Without the bias that its mean takes away: the gradient of that is rounding alone, below 1e-16, of which Adam makes
+    steps.
+    """
     return [
         *sources((9,)),
-        InnerProductLayer(name="ip1", bottoms=["data"], tops=["ip1"], output_dim=8),
+        InnerProductLayer(name="ip1", bottoms=["data"], tops=["ip1"], output_dim=8, bias=False),
         BatchNormLayer(name="norm", bottoms=["ip1"], tops=["norm"], neuron="ReLU"),
         InnerProductLayer(name="ip2", bottoms=["norm"], tops=["score"], output_dim=CLASSES),
         SoftmaxLossLayer(name="loss", bottoms=["score", "label"], ignore_label=-1),
