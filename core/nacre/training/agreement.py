@@ -5,18 +5,28 @@ from __future__ import annotations
 import platform
 import zlib
 from collections.abc import Mapping
-from typing import Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import RankError, brief
+from ..fields.configured import inside
+from ..fields.tables import table_of
+from ..fields.types import Paths
 from ..protocols.communicator import Communicator
+from ..protocols.layer import Layer
 from ..protocols.state import SourceState
 from ..snapshots.environment import FOR_PEOPLE
 from .checkpoint import described, remembered
 from .members import Members
 
+if TYPE_CHECKING:
+    import numpy as np
+
 MISSING = "missing"
 MACHINE = (*FOR_PEOPLE, "libc", "processor")
 """What may differ from rank to rank, besides the plan."""
+ENDS = 1 << 20
+"""How many bytes at each end of an array are looked at."""
 
 
 def facts_of(members: Members) -> dict[str, Any]:
@@ -37,9 +47,44 @@ def facts_of(members: Members) -> dict[str, Any]:
             joined = net.view().joined
             shapes = [[joined(length)[1] for length in one.shape[:1]] + [*one.shape[1:]] for one in op.outputs]
             data[f"data of layer '{op.name}'"] = {**memory, "shapes": shapes}
+    for layer in net.layers:
+        if layer.is_source and (contents := contents_of(layer.undivided)):
+            data[f"contents of the data of layer '{layer.name}'"] = contents
     texts = {name: value for name, value in environment.items() if isinstance(value, str) and name not in MACHINE}
     versions = {f"version of {name}": value for name, value in texts.items()}
     return {**versions, **layers, **data, **state}
+
+
+def contents_of(source: Layer) -> dict[str, list[int]]:
+    """Return what tells the data of a source from others, at no cost: checksums of the ends of arrays, sizes of files.
+
+    Others of the same size may differ all the same.
+    """
+    import numpy as np
+
+    arrays: list[Any] = []
+    table_of(source, (), arrays)
+    known: list[np.ndarray] = [one for one in arrays if isinstance(one, np.ndarray)]
+    paths = [
+        path
+        for part in inside(source)
+        for field in type(part).fields()
+        if field.takes(Paths)
+        for path in cast("tuple[Any, ...]", getattr(part, field.name) or ())
+    ]
+    sizes = [Path(path).stat().st_size for path in paths if isinstance(path, str) and Path(path).is_file()]
+    found = {
+        "checksums of arrays": [_checksum(one) for one in known if not one.dtype.hasobject],
+        "bytes of files": sizes,
+    }
+    return {what: numbers for what, numbers in found.items() if numbers}
+
+
+def _checksum(array: np.ndarray) -> int:
+    """Return that of the first and last numbers of an array, which may be larger than memory."""
+    rows = array.reshape(1) if not array.ndim else array
+    few = max(1, ENDS // max(1, rows[:1].nbytes))
+    return zlib.crc32(rows[-few:].tobytes(), zlib.crc32(rows[:few].tobytes()))
 
 
 def _without_kernel(origin: Mapping[str, str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 
 from nacre import Net, RankError, Solver
 from nacre.testing.crew import crew, own_backend, together
-from nacre_data import IterableDataLayer, MemoryDataLayer
-from nacre_layers import GRULayer, InnerProductLayer, LSTMLayer, RNNLayer, SoftmaxLossLayer
+from nacre.training.agreement import contents_of
+from nacre_data import IterableDataLayer, MemoryDataLayer, NumpyDataLayer
+from nacre_layers import GRULayer, InnerProductLayer, LSTMLayer, RNNLayer, SoftmaxLossLayer, SquareLossLayer
 from nacre_parallel import AllReduce
 
 
@@ -78,6 +80,40 @@ def test_the_data_of_each_rank_may_be_an_object_of_its_own() -> None:
     alone = losses(layers, 1)[0]
     for made in (layers, of_a_function):
         assert np.abs(np.subtract(losses(made, 2), alone)).max() < 1e-10
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_arrays_of_other_numbers_are_refused(place: int) -> None:
+    def layers() -> list[Any]:
+        x = np.zeros((400_000, 2))
+        x[place, 1] = next(numbers)
+        return [
+            MemoryDataLayer(name="data", tops=["x"], data=[x], batch_size=8),
+            InnerProductLayer(name="y", bottoms=["x"], tops=["y"], output_dim=2),
+            SquareLossLayer(name="loss", bottoms=["y", "x"]),
+        ]
+
+    numbers = iter([1, 1])
+    assert len(losses(layers, 2)) == 2
+    numbers = iter([1, 2])
+    with pytest.raises(RankError, match="contents of the data of layer 'data': checksums of arrays is "):
+        losses(layers, 2)
+
+
+def test_files_of_other_sizes_are_refused(tmp_path: Path) -> None:
+    """Such as one that a machine has only begun to copy."""
+    paths = [tmp_path / "a/x.npy", tmp_path / "b/x.npy"]
+    for rows, path in zip((40, 41), paths, strict=True):
+        path.parent.mkdir()
+        np.save(path, np.zeros((rows, 2)))
+    every = iter(paths)
+
+    def layers() -> list[Any]:
+        return [NumpyDataLayer(name="data", tops=["x"], source=[next(every)], batch_size=8)]
+
+    with Net("net", layers(), backend="numpy") as one, Net("net", layers(), backend="numpy") as other:
+        found = [contents_of(net.layers[0]) for net in (one, other)]
+    assert [one["bytes of files"] for one in found] == [[path.stat().st_size] for path in paths]
 
 
 def test_data_of_another_name_are_refused() -> None:
