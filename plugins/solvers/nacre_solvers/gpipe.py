@@ -38,6 +38,12 @@ class GPipe(BP):
 
     def _cut(self, source: Node) -> Iterator[Node]:
         """Yield the layers that cut the tops of a source, where this is."""
+        size = getattr(source.layer, "batch_size", None)
+        if isinstance(size, int) and size % self.micro_batches:
+            raise ConfigError(
+                f"{source.name}: batch_size={size} cannot be cut into {self.micro_batches} parts of equal length",
+                f"use a multiple of {self.micro_batches}, or other micro_batches of GPipe",
+            )
         slice_of = registry().open("layer_of", "slice")
         division = {"partition_dim": source.layer.partition_dim, "location": source.layer.location}
         for top in source.tops:

@@ -118,6 +118,11 @@ def test_a_pipeline_with_micro_batches_learns_what_the_whole_net_learns(parts):
     )
 
 
+def test_a_batch_is_cut_into_micro_batches_of_equal_length():
+    with pytest.raises(ConfigError, match="input: batch_size=12 cannot be cut into 5 parts of equal length"):
+        Net("net", mlp(lambda kind: {}), algorithm={"type": "GPipe", "micro_batches": 5}, backend="numpy", **OPTIONS)
+
+
 @pytest.mark.parametrize("parts", [1, 2])
 def test_a_loss_that_nothing_divides_is_the_sum_of_those_of_the_micro_batches(parts):
     def make():
