@@ -66,6 +66,13 @@ def test_a_process_is_no_rank_unless_it_was_started_as_one() -> None:
         ShmCommunicator.connect()
 
 
+@pytest.mark.parametrize("text", ["", "yes", "3:4:0", "3:4:0:2:1", "3:4:zero:2"])
+def test_a_variable_that_somebody_else_has_set_is_told(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("NACRE_SHM", text)
+    with pytest.raises(ConfigError, match=f"NACRE_SHM='{text}', but only nacre sets it"):
+        ShmCommunicator.started_here()
+
+
 def test_a_number_of_ranks_that_cannot_be_is_refused() -> None:
     for size in (0, 1000):
         with pytest.raises(ConfigError, match=f"{size} ranks"):

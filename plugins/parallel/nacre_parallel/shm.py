@@ -52,7 +52,7 @@ class ShmCommunicator(Communicator):
     @classmethod
     def started_here(cls) -> int:
         """Return of how many ranks a launcher says that this process is one, of whatever communicator; else 0."""
-        return int(os.environ[ENVIRONMENT].split(":")[3]) if ENVIRONMENT in os.environ else 0
+        return told()[3] if ENVIRONMENT in os.environ else 0
 
     @classmethod
     def start(cls, command: Sequence[str], ranks: int, *, env: Mapping[str, str] | None = None) -> Launch:
@@ -64,7 +64,8 @@ class ShmCommunicator(Communicator):
     def connect(cls) -> ShmCommunicator:
         if ENVIRONMENT not in os.environ:
             raise ConfigError("this process was not started as a rank", "use nacre train --workers")
-        descriptor, line, rank, size = map(int, os.environ.pop(ENVIRONMENT).split(":"))
+        descriptor, line, rank, size = told()
+        del os.environ[ENVIRONMENT]
         for number in (descriptor, line):
             os.set_inheritable(number, False)
         from .board import Board
@@ -210,3 +211,17 @@ class ShmCommunicator(Communicator):
         if self.world and not self.process.closed:
             self.barrier()
             self.process.close()
+
+
+def told() -> tuple[int, int, int, int]:
+    """Return what the launcher has told this process: the descriptors of the segment and of its line, rank and size.
+
+    Raises:
+        ConfigError: somebody else has set the variable of the environment.
+    """
+    text = os.environ[ENVIRONMENT]
+    numbers = [int(one) for one in text.split(":") if one.isdecimal()]
+    if len(numbers) != 4 or text.count(":") != 3:
+        raise ConfigError(f"{ENVIRONMENT}={text!r}, but only nacre sets it, for the ranks that it starts", "unset it")
+    descriptor, line, rank, size = numbers
+    return descriptor, line, rank, size
