@@ -14,7 +14,7 @@ from nacre import ConfigError, Net, Part, RankError, Solver
 from nacre.testing.crew import crew, own_backend, together
 from nacre_data import MemoryDataLayer, PrefetchLayer
 from nacre_layers import CD, SumLossLayer
-from nacre_parallel import AllReduce, LocalCommunicator
+from nacre_parallel import AllReduce, LocalCommunicator, Sandblaster
 from nacre_parallel.frameworks.batches import divided
 from rank_pool import Pool, pool
 
@@ -100,6 +100,8 @@ def test_a_batch_that_cannot_be_divided_is_refused() -> None:
     assert train_part.undivided.batch_size == 12
     with pytest.raises(ConfigError, match=r"train: batch_size=4 cannot be divided among 5 ranks"):
         AllReduce().layers(sources((9,), 4), ranks)
+    with pytest.raises(ConfigError, match=r"train: batch_size=2 cannot be divided among 4 workers"):
+        Sandblaster().layers(sources((9,), 2), ranks)
     assert AllReduce().layers(sources((9,), 4)[1:], ranks)[0].batch_size == 1
     train_part, validation_part, *_ = AllReduce(batch="each").layers(mlp(), ranks)
     assert (train_part.batch_size, validation_part.batch_size) == (12, 12)

@@ -317,6 +317,9 @@ def test_singas_numbers_mean_a_framework(fields: dict[str, Any], meant: Any, ran
     ("fields", "words"),
     [
         ({"nserver_groups": 2, "server_worker_separate": True}, "nserver_groups=2"),
+        ({"nworkers_per_group": 2, "staleness": 3}, "staleness=3, but it means nothing for AllReduce"),
+        ({"server_worker_separate": True, "warmup_steps": 2}, "warmup_steps=2, but it means nothing for Sandblaster"),
+        ({"nworker_groups": 2, "sync_freq": 5}, "sync_freq=5, but it means nothing for Hogwild"),
         ({"nworker_groups": 3, "nserver_groups": 2}, "nworker_groups=3 cannot be divided among nserver_groups=2"),
         ({"nworker_groups": 2, "nworkers_per_group": 2}, "set server_worker_separate"),
     ],

@@ -226,6 +226,8 @@ def test_a_rank_may_be_killed_at_any_moment(
 def test_options_are_refused_where_they_mean_nothing(folder: Path) -> None:
     _, errors = train("--restarts", "2", ranks=1, code=2)
     assert "--restarts is only for --workers" in errors
+    _, errors = train("--communicator", "mpi", ranks=1, code=2)
+    assert "--communicator is only for --workers" in errors
     _, errors = train("--set", "solver.max_itr=3", code=2)
     assert errors.startswith("error: small.toml: [solver]: unknown field 'max_itr'")
     _, errors = train("--set", "layer.train.batch_size=1", code=2)

@@ -116,9 +116,10 @@ def command(
     if weights is not None and resume not in ("", "auto"):
         message = "--weights is for a training that begins anew, but --resume continues from a snapshot"
         raise ConfigError(message, "leave one of them out; --resume auto uses the weights if there is no snapshot yet")
-    if restarts and workers is None:
-        message = "--restarts is only for --workers, which is missing"
-        raise ConfigError(message, "add --workers N, or leave --restarts out")
+    for option, given in (("--restarts", restarts), ("--communicator", communicator)):
+        if given and workers is None:
+            message = f"{option} is only for --workers, which is missing"
+            raise ConfigError(message, f"add --workers N, or leave {option} out")
     if workers is not None:
         with advised(net, sets, resume):  # a mistake in the file is told once, and not by a rank
             file = read_net(net, sets, seed, writes)

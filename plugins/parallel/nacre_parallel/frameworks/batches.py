@@ -41,7 +41,8 @@ class SharedBatches(Framework):
 
     def _divided(self, layer: Layer, rank: int, workers: int, ranks: int) -> Layer:
         count = ranks if "train" in layer.exclude else workers
-        return divided(layer, min(rank, count - 1), count, type(self).__name__, uneven=self.uneven)
+        who = "ranks" if count == ranks else "workers"
+        return divided(layer, min(rank, count - 1), count, type(self).__name__, uneven=self.uneven, who=who)
 
 
 def divided(
@@ -52,6 +53,7 @@ def divided(
     *,
     uneven: bool = True,
     trains: bool | None = None,
+    who: str = "ranks",
 ) -> Layer:
     """Return a source that feeds one rank's part of each batch, also if it is made of other sources.
 
@@ -67,8 +69,8 @@ def divided(
     trains = "train" not in layer.exclude if trains is None else trains
     for field in type(layer).fields():
         if field.takes(Layers):
-            within = {"uneven": uneven, "trains": trains}
-            inside = [divided(one, rank, ranks, framework, **within) for one in getattr(layer, field.name)]
+            how: dict[str, Any] = {"uneven": uneven, "trains": trains, "who": who}
+            inside = [divided(one, rank, ranks, framework, **how) for one in getattr(layer, field.name)]
             fields[field.name] = inside
             part = next((found for one in inside if (found := one.batch_part) is not None), part)
     sizes = getattr(layer, "batch_size", None)
@@ -80,7 +82,7 @@ def divided(
         else:
             if min(every) < ranks or odd:
                 raise ConfigError(
-                    f"{layer.name}: batch_size={sizes} cannot be divided among {ranks} ranks",
+                    f"{layer.name}: batch_size={sizes} cannot be divided among {ranks} {who}",
                     f"use a multiple of {ranks}; or let it be that of each rank: framework = "
                     f'{{ type = "{framework}", batch = "each" }} in [solver]',
                 )

@@ -48,6 +48,10 @@ class Cluster(Framework):
         yield from super().complaints()
         if problem := self._problem():
             yield problem
+            return
+        ignored = {name: getattr(self, name) for name in self._ignored() if name in self.given()}
+        for name, value in ignored.items():
+            yield f"{name}={value}, but it means nothing for {type(self.meant).__name__}, which these numbers mean"
 
     def _problem(self) -> str:
         many_workers, many_servers = self.nworker_groups > 1, self.nserver_groups > 1
@@ -61,6 +65,14 @@ class Cluster(Framework):
                 "works: set server_worker_separate, or have one worker in each group"
             )
         return ""
+
+    def _ignored(self) -> list[str]:
+        """Return the fields that the framework which is meant does not read."""
+        if self.nworker_groups == 1:
+            return ["sync_freq", "warmup_steps", "staleness"]
+        if self.server_worker_separate:
+            return ["sync_freq"]
+        return [] if self.nserver_groups > 1 else ["sync_freq"]
 
     @cached_property
     def meant(self) -> Framework:
