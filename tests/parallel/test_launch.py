@@ -196,6 +196,11 @@ def test_a_training_that_is_stopped_does_not_begin_again(
 
 
 @NEEDS_PROC
+def test_a_framework_for_one_process_is_told_of(commands: Commands, folder: Path) -> None:
+    _, errors = train(commands, folder, "--set", "solver.framework=Hogwild", workers=1)
+    assert errors.startswith("warning: Hogwild is a framework for several ranks, but this is one process")
+
+
 def test_the_next_command_starts_the_same_ranks(commands: Commands, folder: Path) -> None:
     told, _ = train(commands, folder, "--restarts", "1", doom='at = 3\nhow = "signal"', code=143)
     assert "train tiny.toml --resume auto --workers 2 --restarts 1" in told

@@ -116,6 +116,11 @@ def train(
         if framework is not None:
             file = replace(file, layers=tuple(framework.layers(file.layers, communicator)))
             begun["group"] = framework.group(communicator)
+    elif solver.framework is not None:
+        warn(
+            f"{type(solver.framework).__name__} is a framework for several ranks, but this is one process, which "
+            "trains as without it; --workers N starts more"
+        )
     snapshot = resumed(file, solver, resume) if first else None
     if communicator is not None:
         path = communicator.share(snapshot and snapshot.path)
