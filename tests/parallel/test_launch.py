@@ -210,7 +210,7 @@ def test_the_next_command_starts_the_same_ranks(commands: Commands, folder: Path
 
 
 def test_a_system_may_send_a_signal_to_all_processes(commands: Commands, folder: Path) -> None:
-    options = ["--restarts", "3", "--set", "solver.max_iter=100000000"]
+    options = ["--restarts", "3", "--set", "solver.max_iter=50000"]
     _, errors = train(commands, folder, *options, doom='at = 3\nhow = "all"', code=143)
     assert errors == ""
     assert nacre.load_snapshot(str(folder / "snapshots")).iteration >= 3
@@ -268,7 +268,7 @@ def mpi(*options: str, launcher: Sequence[str] = ()) -> list[str]:
 
 @NEEDS_MPI
 def test_ctrl_c_in_a_terminal_reaches_the_ranks_of_mpi_once(folder: Path) -> None:
-    words = mpi("--restarts", "3", "--set", "solver.max_iter=100000000")
+    words = mpi("--restarts", "3", "--set", "solver.max_iter=50000")
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(words, text=True, start_new_session=True, **pipes) as process:
         assert process.stdout is not None
@@ -284,7 +284,7 @@ def test_ctrl_c_in_a_terminal_reaches_the_ranks_of_mpi_once(folder: Path) -> Non
 
 @NEEDS_MPI
 def test_ranks_of_mpi_end_with_the_process_that_started_them(folder: Path) -> None:
-    with subprocess.Popen(mpi("--set", "solver.max_iter=100000000"), stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(mpi("--set", "solver.max_iter=50000"), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "iteration 5:" in line:
