@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ NETS = {
 CHECKED = ("LeNet-64", "CIFAR full-100", "ResNet-20-128", "LSTM-64")
 LEARNED = ("LeNet-64", "CIFAR full-100", "LSTM-64")
 TIMED = ("tf32", "bf16")
+WAYS = ("forward", "data", "weight")
 GOALS = {"best": 1.0, "LeNet, 64 to eager": 5.0}
 
 Pieces = Iterator[tuple[str, Callable[[], dict[str, Any]]]]
@@ -106,48 +109,58 @@ def limits(settings: Settings) -> Pieces:
     yield "graphs", lambda: {"ok": True, **gpu_speed.graphs(backend, nodes)}
 
 
-def libraries(settings: Settings) -> Pieces:
-    """CuDNN's first plans for each convolution beside each other, its BatchNorm beside ours, cuBLASLt's epilogue."""
-    from . import gpu_checks, gpu_libraries
-
-    backend = gpu_checks.fresh(settings.backend)
-    rows = 4 if settings.small else 512
-    for name, (inputs, outputs) in gpu_libraries.LINEAR.items():
-        sizes = (8, 8) if settings.small else (inputs, outputs)
-        yield name, partial(_fine, partial(gpu_libraries.linear, backend, rows, *sizes))
-        peer = partial(gpu_libraries.linear_of_torch, rows, *sizes, settings.device, tf32=backend.products.tf32)
-        yield f"{name}, PyTorch", partial(_fine, peer)
-    for name in ("LeNet, 64",) if settings.small else ("ResNet-50, 256", "AlexNet, 512"):
-        net, batch = NETS[name]
-        convolutions = gpu_libraries.convolutions(net, settings.batch or batch)
-        for one in convolutions[: 1 if settings.small else None]:
-            for precision in TIMED:
-                timed = partial(gpu_libraries.plans, backend, one, precision, 1 if settings.small else 10)
-                yield f"{gpu_libraries.text(one)}, {precision}", partial(_fine, timed)
-    net, batch = NETS["ResNet-50, 256"]
-    shapes = [(4, 8, 5, 5)] if settings.small else gpu_libraries.normalisations(net, batch)
-    for shape in shapes:
-        for precision in TIMED:
-            timed = partial(gpu_libraries.batch_norm, backend, shape, precision, 1 if settings.small else 10)
-            yield f"BatchNorm {'x'.join(map(str, shape))}, {precision}", partial(_fine, timed)
-
-
 def _fine(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return {"ok": True, **run()}
 
 
 def kernels(settings: Settings) -> Pieces:
-    """The tests of the backend and of its kernels, on the GPU itself instead of the stand-in for CuPy."""
+    """The tests of the backend and of its kernels, on the GPU itself; then the bytes a second of each."""
+    from . import gpu_checks, gpu_kernels
+
+    for file in tests_of_the_backend():
+        yield from _tests(settings, [file])
     yield from _tests(settings, ["tests/backends/test_every_backend.py", "-k", "Cupy"])
-    yield from _tests(settings, ["tests/backends/test_cupy_kernels.py", "-m", ""])
+    yield from _tests(settings, ["tests/layers/test_on_cupy.py", "-k", "replayed"])
+    if (backend := gpu_checks.fresh(settings.backend)).captures:
+        for dtype in ("float32", "bf16"):
+            for name, timed in gpu_kernels.pieces(backend, dtype, 1 if settings.small else 10, small=settings.small):
+                yield f"{name}, {dtype}", partial(_fine, timed)
 
 
 def layers(settings: Settings) -> Pieces:
-    """The suites of every layer: first what is replayed, then all of the kit, numerical gradients in float64 too."""
-    yield from _tests(settings, ["tests/layers/test_on_cupy.py", "-k", "replayed"])
-    for folder in sorted(path for path in (ROOT / "tests" / "layers").iterdir() if path.name.isidentifier()):
-        if folder.is_dir():
-            yield from _tests(settings, [f"tests/layers/{folder.name}", "-k", settings.backend])
+    """The suites of every kernel and layer, numerical gradients in float64 too, and what else runs on each backend."""
+    kit = "tests/backends/test_cupy_kernels.py"
+    suites = re.findall(r"^class (Test\w+)", (ROOT / kit).read_text("utf-8"), re.MULTILINE)
+    files = with_backend(settings.backend)
+    for name in suites[: 1 if settings.small else None]:
+        yield from _tests(settings, [f"{kit}::{name}", "-m", ""])
+    for file in files[: 1 if settings.small else None]:
+        yield from _tests(settings, [file, "-k", settings.backend])
+
+
+FOLDERS = ("layers", "solvers", "data", "core")
+"""Of tests: those where a test may have one for each backend."""
+
+
+def with_backend(name: str) -> list[str]:
+    """Return the files below these folders with tests for a backend."""
+    words = ["pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "-k", name]
+    folders = [f"tests/{folder}" for folder in FOLDERS]
+    command = [sys.executable, "-m", *words, *folders]
+    env = {"NACRE_TEST_GPU": "1", **os.environ}
+    done = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True)
+    found = (line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line)
+    return list(dict.fromkeys(found))
+
+
+def tests_of_the_backend() -> list[str]:
+    """Return the files with tests that run on a GPU, or on the stand-in for CuPy where there is none."""
+    folder = ROOT / "tests" / "backends"
+    return [str(file.relative_to(ROOT)) for file in sorted(folder.glob("test_cupy*.py")) if file.stem not in HOST_ONLY]
+
+
+HOST_ONLY = ("test_cupy_compiles",)
+"""Tests for which a GPU makes no difference."""
 
 
 def _tests(settings: Settings, words: list[str]) -> Pieces:
@@ -155,14 +168,52 @@ def _tests(settings: Settings, words: list[str]) -> Pieces:
 
     given = ["pytest", "-q", "--maxfail=20", "-p", "no:cacheprovider", "--no-header", *words]
     given += ["--collect-only"] if settings.small else []
-    yield " ".join(words), lambda: command(*given, limit=500, env={"NACRE_TEST_GPU": str(int(not settings.small))})
+    how = "0" if settings.small else os.environ.get("NACRE_TEST_GPU", "1")
+    yield " ".join(words), lambda: command(*given, limit=500, env={"NACRE_TEST_GPU": how})
+
+
+def libraries(settings: Settings) -> Pieces:
+    """CuDNN's prepared plans, its first ones for each convolution, its BatchNorm beside ours; cuBLASLt's epilogue."""
+    from . import gpu_checks, gpu_libraries
+
+    backend = gpu_checks.fresh(settings.backend)
+    calls = 1 if settings.small else 10
+    for name in ("LeNet, 64",) if settings.small else ("ResNet-50, 256", "AlexNet, 512"):
+        net, batch = NETS[name]
+        convolutions = gpu_libraries.convolutions(net, settings.batch or batch)
+        for precision, way in product(("float32", *TIMED), WAYS):
+            prepared = partial(gpu_libraries.described, backend, convolutions[-1], way, precision)
+            yield f"prepared, {name}, {way}, {precision}", prepared
+        for one in convolutions[: 1 if settings.small else None]:
+            for precision in TIMED:
+                timed = partial(gpu_libraries.plans, backend, one, precision, calls)
+                yield f"{gpu_libraries.text(one)}, {precision}", partial(_fine, timed)
+    net, batch = NETS["ResNet-50, 256"]
+    shapes = [(4, 8, 5, 5)] if settings.small else gpu_libraries.normalisations(net, batch)
+    for shape in shapes:
+        for precision in TIMED:
+            timed = partial(gpu_libraries.batch_norm, backend, shape, precision, calls)
+            yield f"BatchNorm {'x'.join(map(str, shape))}, {precision}", partial(_fine, timed)
+    rows = 4 if settings.small else 512
+    for name, (inputs, outputs) in gpu_libraries.LINEAR.items():
+        sizes = (8, 8) if settings.small else (inputs, outputs)
+        yield name, partial(_fine, partial(gpu_libraries.linear, backend, rows, *sizes))
+        peer = partial(gpu_libraries.linear_of_torch, rows, *sizes, settings.device, tf32=backend.products.tf32)
+        yield f"{name}, PyTorch", partial(_fine, peer)
 
 
 def graphs(settings: Settings) -> Pieces:
-    """Steps that are replayed give the bits of steps that are called, and take no memory; two runs give the same."""
-    from . import gpu_checks
+    """Steps that are replayed give the bits of steps that are called, and take no memory; two runs give the same.
+
+    And batches go up while the device computes; NCCL's sums can be captured.
+    """
+    from . import gpu_checks, gpu_speed
 
     steps = 4 if settings.small else 12
+    if gpu_checks.fresh(settings.backend).captures:
+        yield "NCCL", partial(gpu_checks.reduced_by_nccl, settings.backend)
+        size, side = (1 << 12, 32) if settings.small else (1 << 28, 8192)
+        yield "uploads", partial(gpu_speed.uploads, gpu_checks.fresh(settings.backend), size, side)
     for name in settings.checked:
         yield f"replayed, {name}", partial(gpu_checks.replay, settings.backend, name, steps, settings.batch)
     for name in settings.checked:
@@ -218,9 +269,12 @@ def _speed(settings: Settings, modes: list[str]) -> Pieces:
 
 PARTS = {
     part.__name__: part
-    for part in (versions, limits, kernels, graphs, gradients, curves, layers, speed, compiled, libraries)
+    for part in (versions, limits, kernels, libraries, graphs, gradients, curves, speed, compiled, layers)
 }
-"""By their names, in the order in which they run: whether it is right comes before how fast it is."""
+"""By their names, in the order in which they run: whether it is right comes before how fast it is.
+
+The suites of layers take the longest, and find what the others do not only in layers that no net here has.
+"""
 
 
 # Running them

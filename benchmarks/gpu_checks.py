@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,24 @@ def twice(backend: str, name: str, steps: int, batch: int = 0, compute: str | No
     one, other = (trained(name, fresh(backend), steps, **how) for _ in range(2))
     found = differing(one.values, other.values)
     return {"ok": not found and one.losses == other.losses, "differing": found}
+
+
+def reduced_by_nccl(name: str) -> dict[str, Any]:
+    """Capture NCCL's sum over one rank, and replay it: all numbers must arrive, those of the replay."""
+    backend, nccl = fresh(name), import_module("cupy.cuda.nccl")
+    with backend.here:
+        ours, theirs = backend.cupy.array(np.arange(1000, dtype=np.float32)), backend.cupy.zeros((1000,), "float32")
+        communicator: Any = nccl.NcclCommunicator(1, nccl.get_unique_id(), 0)
+        how = ours.size, nccl.NCCL_FLOAT32, nccl.NCCL_SUM, backend.stream.ptr
+        communicator.allReduce(ours.data.ptr, theirs.data.ptr, *how)
+        backend.stream.begin_capture()
+        communicator.allReduce(ours.data.ptr, theirs.data.ptr, *how)
+        graph = backend.stream.end_capture()
+        ours.fill(3)
+        graph.launch(backend.stream)
+        wrong = int((theirs.get() != 3).sum())
+        communicator.destroy()
+    return {"ok": wrong == 0, "wrong": wrong}
 
 
 def curve(backend: str, name: str, steps: int, batch: int = 0, compute: str | None = None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -9,9 +10,11 @@ from itertools import islice
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from nacre import Input, L, Net
 from nacre_cupy.convolutions import Convolution, Way, graph_of
-from nacre_cupy.plans import MOST_WORKSPACE, TENSORS
+from nacre_cupy.plans import MOST_WORKSPACE, TENSORS, build
 from nacre_cupy.plans import plans as plans_of
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.geometry import Geometry
@@ -116,6 +119,46 @@ def _timed(
             workspace = cupy.empty((max(1, plan.workspace),), "uint8")
             run = partial(graph.execute, places, workspace.data.ptr, handle=handle)
             yield plan.name, per_call(run, backend.wait, calls)
+
+
+def described(backend: Any, one: Convolution, way: Way, dtype: str) -> dict[str, Any]:
+    """Compare a plan that was built for a description of the device, and read back, with one that was built on it.
+
+    `seconds` are those of building and of reading.
+    """
+    dnn, cupy = backend.dnn, backend.cupy
+    cudnn, handle, found = dnn.module, dnn.opened(), list[Any]()
+    limits = {"deterministic": True, "tensor_cores": dtype != "float32", "most_workspace": MOST_WORKSPACE}
+    began = time.perf_counter()
+    prepared = graph_of(cudnn, one, way, dtype, device_property=cudnn.create_device_properties(0))
+    there = build(cudnn, prepared, **limits)
+    built = time.perf_counter()
+    read = cudnn.pygraph(handle=handle)
+    read.deserialize(handle, list(prepared.serialize()))
+    seconds = {"built": built - began, "read": time.perf_counter() - built}
+    here = graph_of(cudnn, one, way, dtype, handle=handle)
+    random, shapes = np.random.default_rng(0), {"x": one.x, "w": one.w, "y": one.y}
+    numbers = {name: random.normal(size=prod(shape)).astype(np.float32) for name, shape in shapes.items()}
+    with backend.here:
+        for graph, plan in ((read, there), (here, build(cudnn, here, **limits))):
+            arrays = {name: cupy.array(_stored(array, dtype)) for name, array in numbers.items()}
+            workspace = cupy.empty((max(1, plan.workspace),), "uint8")
+            places = {TENSORS[name]: array.data.ptr for name, array in arrays.items()}
+            graph.execute(places, workspace.data.ptr, handle=handle)
+            made = backend.to_host(arrays[{"forward": "y", "data": "x", "weight": "w"}[way]])
+            found.append(_widened(made, dtype).astype(np.float64))
+    apart = float(np.linalg.norm(found[0] - found[1]) / np.linalg.norm(found[1]))
+    ok = apart <= (1e-2 if dtype != "float32" else 1e-5)
+    return {"ok": ok, "plan": there.name, "apart": apart, "seconds": seconds}
+
+
+def _stored(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Return numbers of float32 as they lie in the device's memory."""
+    return (array.view(np.uint32) >> 16).astype(np.uint16) if dtype == "bf16" else array
+
+
+def _widened(array: np.ndarray, dtype: str) -> np.ndarray:
+    return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bf16" else array
 
 
 def linear(backend: Any, rows: int, inputs: int, outputs: int) -> dict[str, Any]:

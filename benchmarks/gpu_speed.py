@@ -89,6 +89,41 @@ def graphs(backend: Any, nodes: int) -> dict[str, Any]:
     return {"launch": seconds[0], "node": (seconds[1] - seconds[0]) / (nodes - 1)}
 
 
+def uploads(backend: Any, size: int, side: int) -> dict[str, Any]:
+    """Return the seconds of uploads, of products, and of both in turns; and whether every upload has arrived.
+
+    `hidden` is which share of the shorter of the two takes no time beside the other.
+    """
+    import numpy as np
+
+    turns = 4
+    batches = [np.full(size, number, np.uint8) for number in range(turns)]
+    there, seen = backend.empty((size,), "uint8"), backend.empty((turns,), "uint8")
+    with backend.here:
+        a, b, y = (backend.cupy.ones((side, side), "float32") for _ in range(3))
+    products = 1
+
+    def run(sends: bool, computes: bool) -> None:
+        for turn, batch in enumerate(batches):
+            if sends:
+                backend.upload(batch, there)
+            with backend.here:
+                for _ in range(products if computes else 0):
+                    backend.xp.matmul(a, b, out=y)
+                backend.cupy.copyto(seen[turn : turn + 1], there[-1:])
+
+    def seconds(sends: bool, computes: bool) -> float:
+        return per_call(lambda: run(sends, computes), backend.wait, 1)
+
+    sent, computed = seconds(True, False), seconds(False, True)
+    products = max(1, min(100, round(sent / computed)))  # such that both take about as long
+    computed = seconds(False, True)
+    both = seconds(True, True)
+    arrived = backend.to_host(seen).tolist() == list(range(turns))
+    hidden = (sent + computed - both) / min(sent, computed)
+    return {"ok": arrived, "upload": sent, "compute": computed, "both": both, "hidden": hidden}
+
+
 def work_of(name: str, batch: int, precision: str) -> dict[str, float]:
     """Return what a training step of a net takes at the least: operations, and bytes read and written.
 

@@ -1,13 +1,15 @@
 """The kernels of the cupy backend on the processor: what CuPy would compile for a GPU, a C++ compiler compiles here.
 
 `HostModule` takes the place of `cupy.RawModule`; `ShimBackend` has arrays of NumPy's that stand for a GPU's, each
-between two guards, and runs the kernels on them. See cuda_on_host.h.
+between two guards, and runs the kernels on them. See cuda_on_host.h. Where tests are to run on a GPU (see
+cupy_standin.py) its arrays lie in memory that both processors see, and `DeviceModule` runs CuPy's own kernels there.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import importlib
 import os
 import shutil
 import subprocess
@@ -34,9 +36,16 @@ FILL = 0xA5
 WARNINGS = ("-Wall", "-Wextra", "-Wno-unknown-pragmas")
 
 
+def on_gpu() -> bool:
+    """Return whether tests are to run on a GPU, or as on one."""
+    return os.environ.get("NACRE_TEST_GPU") in ("1", "simulated")
+
+
 @cache
 def missing() -> str:
-    """Return why no kernel can be compiled here, or ""."""
+    """Return why no kernel can be compiled here, or "". For a GPU no compiler of C++ is needed."""
+    if os.environ.get("NACRE_TEST_GPU") == "1":
+        return ""
     if shutil.which(_compiler()) is None:
         return f"there is no C++ compiler '{_compiler()}'; CXX names another"
     probe = "#include <ucontext.h>\nint main() { ucontext_t one; return getcontext(&one) + !(__int128)1; }"
@@ -127,6 +136,42 @@ class HostModule:
         return self.kernels[name]
 
 
+class DeviceModule:
+    """CuPy's kernels, run on arrays that both processors see: each call waits until it is done."""
+
+    def __init__(self, **how: Any) -> None:
+        self.cupy = importlib.import_module("cupy")
+        self.module = self.cupy.RawModule(**how)
+
+    def get_function(self, name: str) -> Callable[..., None]:
+        kernel, device = self.module.get_function(name), self.cupy.cuda.Device()
+
+        def call(grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any]) -> None:
+            kernel(grid, block, tuple(_address(one) if isinstance(one, np.ndarray) else one for one in arguments))
+            device.synchronize()
+
+        return call
+
+
+def _address(array: np.ndarray) -> int:
+    """Return where an array lies, which has to be in memory of `seen_by_both`."""
+    whole: Any = array
+    while isinstance(whole.base, np.ndarray):
+        whole = whole.base
+    assert hasattr(getattr(whole.base, "obj", whole.base), "memory"), "an array in memory that a GPU does not see"
+    return array.ctypes.data
+
+
+def seen_by_both(size: int) -> np.ndarray:
+    """Return so many bytes of memory that a GPU and the processor see."""
+    memory = importlib.import_module("cupy").cuda.malloc_managed(size)
+    held = (ctypes.c_uint8 * size).from_address(memory.ptr)
+    held.memory = memory  # type: ignore[attr-defined]  # which is given back with the last array
+    made = np.frombuffer(held, np.uint8)
+    made[...] = 0
+    return made
+
+
 class Pointer:
     """What `data` of an array of CuPy's has."""
 
@@ -145,7 +190,7 @@ class DeviceArray(np.ndarray):
 class Functions:
     """NumPy's functions, and what CuPy has besides."""
 
-    RawModule = HostModule
+    RawModule = DeviceModule if on_gpu() else HostModule
 
     def __getattr__(self, name: str) -> Any:
         return getattr(np, name)
@@ -173,7 +218,7 @@ class ShimBackend(HostMemory):
     def empty(self, shape: Sequence[int], dtype: str) -> Any:
         kind = np.dtype(dtype)
         size, start = prod(shape) * kind.itemsize, GUARD + self.shift * kind.itemsize
-        raw = super().empty((start + size + GUARD,), "uint8")
+        raw = seen_by_both(start + size + GUARD) if on_gpu() else super().empty((start + size + GUARD,), "uint8")
         raw[:start] = raw[start + size :] = FILL
         self.guarded.append(raw)
         return raw[start : start + size].view(kind).reshape(shape).view(DeviceArray)

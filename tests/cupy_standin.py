@@ -1,7 +1,7 @@
 """The cupy backend over the stand-in for CuPy (tests/standin), watched: in a pass nobody looks at numbers of arrays.
 
 With NACRE_TEST_GPU=1 in the environment it is CuPy itself, on a GPU: benchmarks.gpu runs tests so. With
-NACRE_TEST_GPU=simulated the tests do what they do there, but with the stand-in.
+NACRE_TEST_GPU=simulated the tests do what they do there, but with the stand-in, without what CuPy has not.
 """
 
 from __future__ import annotations
@@ -71,17 +71,34 @@ def _found_by_import() -> Generator[Any]:
         sys.modules.update(before)
 
 
-def on_gpu() -> bool:
-    """Return whether tests are to run on a GPU, or as on one."""
-    return os.environ.get("NACRE_TEST_GPU") in ("1", "simulated")
+on_gpu = cuda_on_host.on_gpu
+only_standin = pytest.mark.skipif(on_gpu(), reason="only the stand-in lets itself be changed, or tells this")
+"""For a test that a GPU cannot run."""
+
+
+class OfCublasLt:
+    """The stand-in's functions of cuBLASLt, and nothing that the library has not."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("cublasLt"):
+            raise AttributeError(f"cuBLASLt has no '{name}'")
+        return getattr(self._library, name)
 
 
 def simulate() -> None:
     """Let the process find the stand-in from now on, if tests are to run as on a GPU where there is none."""
     if os.environ.get("NACRE_TEST_GPU") == "simulated":
         whole_process = ExitStack()
-        whole_process.enter_context(_found_by_import())
+        cupy = whole_process.enter_context(_found_by_import())
         atexit.register(whole_process.close)
+        cupy.shared.devices = ["Simulated"]
+        made = library.cublaslt
+        library.cublaslt = lambda: OfCublasLt(made())
+        for name in ("shared", "machine"):
+            delattr(cupy, name)
 
 
 def watched() -> type[Any]:
@@ -123,7 +140,10 @@ def losses_of(training: Any, turns: int, backend: Any = None) -> list[float]:
 
 @contextmanager
 def lazily(cupy: Any, late: bool = True) -> Generator[None]:
-    """Let the device run only when somebody waits for it, in the block."""
+    """Let the device run only when somebody waits for it, in the block; a GPU does so anyhow."""
+    if on_gpu():
+        yield
+        return
     cupy.shared.lazy = late
     try:
         yield

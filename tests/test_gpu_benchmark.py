@@ -56,6 +56,82 @@ def test_what_the_device_does_at_best_is_measured(gpu: Any, tmp_path: Path, monk
     assert min(pieces["copies"]["device"], pieces["copies"]["upload"], pieces["products tf32"]["operations"]) > 0
 
 
+def test_every_test_that_a_gpu_can_run_is_run(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = gpu.Settings(device="cpu")
+    monkeypatch.setattr(gpu, "with_backend", lambda name: ["tests/layers/pooling/test_pooling.py"])
+    with cupy_standin.installed():
+        pieces = [name for part in (gpu.kernels, gpu.layers) for name, _ in part(settings)]
+    told = {word.partition("::")[0] for piece in pieces for word in piece.split()}
+    files = {*(ROOT / "tests").rglob("test_*.py")} - {Path(__file__)}
+    every = {str(file.relative_to(ROOT)): file.read_text("utf-8") for file in files}
+    device = {name for name, text in every.items() if "cupy_standin" in text or "cuda_on_host" in text}
+    of_the_standin = {"tests/test_cupy_standin.py", "tests/backends/test_cuda_on_host.py", "tests/test_cudnn_plans.py"}
+    assert device - told == of_the_standin
+    each = {name for name, text in every.items() if '", backends())' in text and "/released/" not in name}
+    folders = {"tests/parallel", *(f"tests/{folder}" for folder in gpu.FOLDERS)}  # of ranks, which are no tests of it
+    assert {"/".join(name.split("/")[:2]) for name in each} <= folders
+    assert "tests/backends/test_cupy_kernels.py::TestLSTMKernel -m " in pieces
+
+
+def test_files_with_a_test_for_each_backend_are_found(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "FOLDERS", ("layers/energy",))
+    monkeypatch.setenv("NACRE_TEST_GPU", "simulated")
+    assert gpu.with_backend("cupy") == ["tests/layers/energy/test_rbm.py"]
+    monkeypatch.setattr(gpu, "FOLDERS", ("nothing",))
+    with pytest.raises(subprocess.CalledProcessError):
+        gpu.with_backend("cupy")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["tests/backends/test_cupy_dropout.py", "tests/backends/test_cupy_attention.py"],
+        pytest.param(["tests/backends", "-k", "test_cupy_ and not test_cupy_compiles"], marks=pytest.mark.long),
+    ],
+)
+def test_tests_run_as_on_a_gpu(checks: Any, words: list[str]) -> None:
+    """With the stand-in in the place of CuPy, but with nothing that only the stand-in has."""
+    given = ["pytest", "-q", "-p", "no:cacheprovider", *words]
+    found = checks.command(*given, limit=3000, env={"NACRE_TEST_GPU": "simulated"})
+    assert found["ok"], "\n".join(found["lines"])
+
+
+def test_the_parts_come_in_the_order_of_their_worth(gpu: Any) -> None:
+    order = ["versions", "limits", "kernels", "libraries", "graphs", "gradients", "curves", "speed", "compiled"]
+    assert list(gpu.PARTS) == [*order, "layers"]
+
+
+def test_kernels_are_timed(gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "_tests", lambda *_: ())
+    with cupy_standin.installed():
+        gpu.run_part("kernels", gpu.Settings(**SMALL), tmp_path)
+    pieces = json.loads((tmp_path / "kernels.json").read_text())["pieces"]
+    assert all(one["ok"] for one in pieces.values()), pieces
+    assert {name.partition(",")[0] for name in pieces} >= {"Pooling", "LRN", "SGD", "conversion", "SoftmaxLoss"}
+    for name, one in pieces.items():
+        timed = [one["forward"], one["backward"]] if "by" in one else [one]
+        assert min(way["bytes a second"] for way in timed) > 0, name
+        assert one.get("by", "Kernel").endswith("Kernel"), f"{name} is computed by {one['by']}"
+
+
+@pytest.mark.parametrize("what", ["reads", "sends"])
+def test_what_does_not_arrive_is_found(gpu: Any, checks: Any, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    from benchmarks import gpu_libraries, gpu_speed
+
+    with cupy_standin.installed():
+        backend = checks.fresh("cupy")
+        if what == "sends":
+            assert gpu_speed.uploads(backend, 1 << 12, 8)["ok"]
+            backend.upload = lambda host, array: None
+            assert not gpu_speed.uploads(backend, 1 << 12, 8)["ok"]
+            return
+        (one, *_) = gpu_libraries.convolutions("LeNet-64", 2)
+        assert gpu_libraries.described(backend, one, "forward", "float32")["ok"]
+        factors = iter((1, 2))
+        monkeypatch.setattr(gpu_libraries, "_widened", lambda made, _: made * next(factors))
+        assert not gpu_libraries.described(backend, one, "forward", "float32")["ok"]
+
+
 def test_plans_and_epilogues_are_timed(gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import gpu_libraries
 
@@ -69,7 +145,9 @@ def test_plans_and_epilogues_are_timed(gpu: Any, tmp_path: Path, monkeypatch: py
     times = pieces["BatchNorm 4x8x5x5, bf16"]["times"]
     assert set(times) == {f"{what}, {whose}" for what in ("ReLU", "sum, ReLU") for whose in ("cuDNN", "nacre")}
     assert len(gpu_libraries.normalisations("ResNet-50-8", 8)) == 9
-    (first, *_) = (one for name, one in pieces.items() if name.endswith("bf16"))
+    prepared = {name: one for name, one in pieces.items() if name.startswith("prepared")}
+    assert len(prepared) == 9 and max(one["apart"] for one in prepared.values()) == 0
+    (first, *_) = (one for name, one in pieces.items() if name.endswith("stride 1, groups 1, bf16"))
     assert {"forward", "data", "weight", "forward, bias, add, ReLU"} < first.keys()
     for timed in (one for one in first.values() if isinstance(one, dict)):
         assert list(timed["times"]) == ["any order", "fast"] and timed["chosen"] == "any order"

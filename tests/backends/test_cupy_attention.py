@@ -78,6 +78,7 @@ def test_a_net_in_bf16_is_near_that_on_numpy(fused: Any, bottoms: int, wanted: s
         assert np.linalg.norm(one - other) < 2e-2 * np.linalg.norm(other)
 
 
+@cupy_standin.only_standin
 @pytest.mark.parametrize("how", ["float32", "odd heads", "no plan", "no cudnn"])
 def test_where_cudnn_cannot_the_layers_own_state_computes(
     fused: Any, how: str, monkeypatch: pytest.MonkeyPatch
@@ -135,6 +136,7 @@ def test_cudnn_has_plans_for_it() -> None:
     assert done.stdout.count("Plan(name='eng") == 8
 
 
+@cupy_standin.only_standin
 @pytest.mark.parametrize("way", ["forward", "backward"])
 def test_the_stand_in_refuses_what_does_not_fit(fused: Any, way: str) -> None:
     frontend = library.cudnn()

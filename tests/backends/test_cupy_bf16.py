@@ -160,6 +160,7 @@ def test_products_of_bf16_are_added_up_in_float32(cupy: Any, backend: Any) -> No
     assert NARROW not in TYPES.values(), "an array of uint16 holds whole numbers, unless somebody says otherwise"
 
 
+@cupy_standin.only_standin
 def test_an_old_gpu_says_what_is_needed(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cupy.cuda.Device, "compute_capability", "75")
     old = cupy_standin.watched()()

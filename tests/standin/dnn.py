@@ -106,6 +106,9 @@ class Frontend:
     def set_stream(self, handle, stream):
         handle.stream = stream
 
+    def create_device_properties(self, device_id=0):
+        return f"device {device_id}"
+
     def pygraph(self, **given):
         return Graph(self, **given)
 
@@ -114,9 +117,16 @@ class Graph:
     """A convolution or one of its gradients, or BatchNorm or its gradients, with what may be behind it or before."""
 
     def __init__(
-        self, frontend, name="", io_data_type=None, intermediate_data_type=None, compute_data_type=None, handle=None
+        self,
+        frontend,
+        name="",
+        io_data_type=None,
+        intermediate_data_type=None,
+        compute_data_type=None,
+        handle=None,
+        device_property=None,
     ):
-        assert handle in frontend.handles, "a graph needs a handle, or a description of a device"
+        assert device_property or handle in frontend.handles, "a graph needs a handle, or a description of a device"
         wide = intermediate_data_type, compute_data_type
         assert wide == (data_type.FLOAT if io_data_type else None,) * 2, "cuDNN adds up convolutions in float32"
         self.frontend, self.io = frontend, io_data_type

@@ -9,7 +9,14 @@ from cudnn import _pygraph
 from recorded import parameters, text
 
 ENUMS = ("data_type", "heur_mode", "numerical_note")
-FUNCTIONS = ("backend_version_string", "create_handle", "destroy_handle", "get_stream", "set_stream")
+FUNCTIONS = (
+    "backend_version_string",
+    "create_device_properties",
+    "create_handle",
+    "destroy_handle",
+    "get_stream",
+    "set_stream",
+)
 
 
 def method(kind: type, name: str) -> list[str] | None:

@@ -9,7 +9,7 @@ from ._arrays import ufunc as ufunc
 from ._interface import INTERFACE as _INTERFACE
 from ._interface import held as _held
 from ._machine import machine as machine
-from ._machine import shared
+from ._machine import shared as shared
 
 __version__ = _INTERFACE["version"]
 
@@ -52,9 +52,9 @@ class RawModule:
             raise RuntimeError(
                 f"nvrtc: error: argument {twice} was given, which CuPy gives too: defined more than once"
             )
-        if shared.kernels is None:
+        if _machine.shared.kernels is None:
             raise NotImplementedError("the stand-in for CuPy compiles no CUDA C++ unless shared.kernels does")
-        self._functions = shared.kernels(code, options)
+        self._functions = _machine.shared.kernels(code, options)
 
     def get_function(self, name):
         return RawKernel._of(self._functions[name])

@@ -7,7 +7,7 @@ from .._machine import Event as Event
 from .._machine import Graph as Graph
 from .._machine import MemoryPool as MemoryPool
 from .._machine import Stream as Stream
-from .._machine import machine, shared
+from .._machine import default_pool, machine, shared
 from .._machine import using_allocator as using_allocator
 from . import memory as memory
 from . import runtime
@@ -59,3 +59,8 @@ class Device:
 def alloc_pinned_memory(size):
     """Return memory of the host from which copies do not wait, perhaps more than was asked for."""
     return np.zeros(-(-size // 512) * 512, np.uint8)
+
+
+def malloc_managed(size):
+    """Return memory that the host sees too: here it sees all."""
+    return default_pool.malloc(size)

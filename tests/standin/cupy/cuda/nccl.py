@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from .._interface import held
+from .._machine import streams
 
 available = True
 BYTES = 128  # of NCCL's unique id
@@ -43,7 +44,13 @@ class NcclCommunicator:
         self.folder = Path(commId.rstrip(b"\0").decode())
 
     def allReduce(self, sendbuf, recvbuf, count, datatype, op, stream):
-        _write(recvbuf, self._reduced(sendbuf, count, datatype, op))
+        def reduce():
+            _write(recvbuf, self._reduced(sendbuf, count, datatype, op))
+
+        if streams[stream].graph is None:
+            reduce()
+        else:
+            streams[stream].enqueue(reduce)
 
     def reduceScatter(self, sendbuf, recvbuf, recvcount, datatype, op, stream):
         whole = self._reduced(sendbuf, recvcount * self.size, datatype, op)
