@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import mmap
 import os
 from collections.abc import Generator
 from hashlib import sha256
@@ -15,8 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import cuda_on_host
 import cupy_standin
 import nacre
+from cuda_expressions import EXPRESSIONS
 from cupy_standin import STANDIN
 from exact import narrow, widen
 from nacre import L, Net, Solver
@@ -24,6 +27,7 @@ from nacre_cupy import library
 from nacre_cupy.convolutions import Convolution, graph_of
 from nacre_cupy.kernels import blobs
 from nacre_cupy.kernels.bias import BiasGradient
+from nacre_cupy.kernels.launch import source
 from nacre_cupy.plans import TENSORS, build
 from nacre_solvers import SGD
 
@@ -462,3 +466,19 @@ def test_gradients_of_a_bias_and_below_a_relu(cupy: Any, backend: Any, kind: str
             below.fill(0)
             sums.enqueue(given, None, above, below)
             np.testing.assert_array_equal(read(below), wanted)
+
+
+@cupy_standin.only_standin
+def test_a_gradient_of_more_numbers_than_32_bits_count() -> None:
+    """Of three rows that lie 2^31 numbers apart the first block reads the first channels; the others are not there."""
+    channels, here = 1 << 31, 2048
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    with mmap.mmap(-1, 2 * (2 * channels + here), flags=flags) as memory:
+        dy = np.frombuffer(memory, np.uint16)
+        for row in range(3):
+            dy[row * channels :][:here] = narrow(np.full(here, 4.0**row, np.float32))
+        parts, names = np.zeros(here), tuple(EXPRESSIONS["bias"])
+        run = cuda_on_host.compiled(source("bias"), names)[names.index("bias_parts<bf16>")]
+        run((1,), (256,), (0, dy, 0, parts, 1, 3, channels))
+        del dy
+    assert (parts == 21).all()

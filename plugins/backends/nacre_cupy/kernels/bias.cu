@@ -6,7 +6,7 @@
 const u32 BLOCK = 256;
 
 template <int N, class T>
-__device__ inline void gate_rows(const T *y, const T *dy, T *below, double *parts, u32 n_parts, u32 rows, u32 channels) {
+__device__ inline void gate_rows(const T *y, const T *dy, T *below, double *parts, u32 n_parts, i64 rows, u32 channels) {
     __shared__ double shared[BLOCK];
     const u32 groups = channels / N, tiles = (groups + BLOCK - 1) / BLOCK;
     const u32 tile = blockIdx.x % tiles, part = blockIdx.x / tiles;
@@ -16,8 +16,8 @@ __device__ inline void gate_rows(const T *y, const T *dy, T *below, double *part
     double sums[N];
     for (int n = 0; n < N; n++) sums[n] = 0;
     if (line < lines)
-        for (u32 row = part * lines + line; row < rows; row += n_parts * lines) {
-            const u32 at = row * channels + channel;
+        for (i64 row = part * lines + line; row < rows; row += n_parts * lines) {
+            const i64 at = row * channels + channel; // of tops, which may have more numbers than u32 counts
             Pack<T, N> pack = load<N>(dy + at);
             if (y != nullptr) {
                 const Pack<T, N> top = load<N>(y + at);
@@ -45,8 +45,8 @@ template <class T>
 __global__ void bias_parts(const T *y, const T *dy, T *below, double *parts, i64 n_parts, i64 rows, i64 channels) {
     const int most = Lanes<T>::most;
     const bool fit = channels % most == 0 && aligned(y, dy, below);
-    if (fit) gate_rows<most>(y, dy, below, parts, (u32)n_parts, (u32)rows, (u32)channels);
-    else gate_rows<1>(y, dy, below, parts, (u32)n_parts, (u32)rows, (u32)channels);
+    if (fit) gate_rows<most>(y, dy, below, parts, (u32)n_parts, rows, (u32)channels);
+    else gate_rows<1>(y, dy, below, parts, (u32)n_parts, rows, (u32)channels);
 }
 
 template <class T> __global__ void bias_total(const double *parts, T *gradient, i64 n_parts, i64 channels) {
