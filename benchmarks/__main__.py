@@ -47,9 +47,12 @@ class Side:
 
 
 class Worker:
-    """A side at work in a process of its own; to be used in a `with` statement."""
+    """A side at work in a process of its own; to be used in a `with` statement.
 
-    def __init__(self, side: Side, folder: Path, threads: int, *arguments: str) -> None:
+    Its log lies in `folder`, and what it makes for the next one, such as plans, in `kept`, or there too.
+    """
+
+    def __init__(self, side: Side, folder: Path, threads: int, *arguments: str, kept: Path | None = None) -> None:
         self.side = side
         self.log = folder / f"{side}.log"
         with self.log.open("w") as log:
@@ -59,7 +62,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=_environment(side, folder, threads),
+                env=_environment(side, kept or folder, threads),
             )
 
     def ask(self, command: str = "") -> Any:
@@ -85,8 +88,12 @@ def _environment(side: Side, folder: Path, threads: int) -> dict[str, str]:
     # What nacre sets for itself, for all: it changes nothing on a quiet machine; on a busy one every parallel region
     # would else cost a time slice.
     told["GOMP_SPINCOUNT"] = "4000"
-    told |= {"NACRE_CACHE": str(folder / "plans"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
-    return {**os.environ, **told, **(MALLOC if side.malloc else {})}
+    return {**os.environ, **told, **caches(folder), **(MALLOC if side.malloc else {})}
+
+
+def caches(folder: Path) -> dict[str, str]:
+    """Return the variables that let plans and compiled code lie in a folder, where later workers find them."""
+    return {"NACRE_CACHE": str(folder / "plans"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
 
 
 def main() -> None:

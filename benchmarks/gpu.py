@@ -22,6 +22,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from .__main__ import caches
 from .nets import ROOT
 
 NETS = {
@@ -45,11 +46,15 @@ Pieces = Iterator[tuple[str, Callable[[], dict[str, Any]]]]
 
 @dataclass(frozen=True)
 class Settings:
-    """On which backend, and how much: `small` is enough to see that a part runs, also on a machine without a GPU."""
+    """On which backend, and how much: `small` is enough to see that a part runs, also on a machine without a GPU.
+
+    Plans and compiled code are `kept` in a folder, so that they are made once in a run, and not again in the next one.
+    """
 
     backend: str = "cupy"
     device: str = "cuda"
     small: bool = False
+    kept: Path | None = None
 
     @property
     def checked(self) -> tuple[str, ...]:
@@ -258,7 +263,7 @@ def compiled(settings: Settings) -> Pieces:
 def _speed(settings: Settings, modes: list[str]) -> Pieces:
     from . import gpu_speed
 
-    how: dict[str, Any] = {"backend": settings.backend, "device": settings.device, "rounds": 5}
+    how: dict[str, Any] = {"backend": settings.backend, "device": settings.device, "rounds": 5, "kept": settings.kept}
     if settings.small:
         how |= {"rounds": 1, "seconds": 0.01}
     for name, (net, batch) in list(NETS.items())[: 1 if settings.small else None]:
@@ -401,7 +406,9 @@ def main() -> int:
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.here:
-        settings = Settings(arguments.backend, arguments.device, arguments.small)
+        kept = arguments.out / "kept"
+        os.environ |= caches(kept)
+        settings = Settings(arguments.backend, arguments.device, arguments.small, kept)
         run_part(arguments.here, settings, arguments.out, again=arguments.again)
         return 0
     end = time.perf_counter() + arguments.seconds

@@ -151,20 +151,22 @@ def throughput(
     device: str,
     rounds: int,
     seconds: float = SECONDS,
+    kept: Path | None = None,
 ) -> dict[str, Any]:
     """Time training steps of nacre and of PyTorch's modes, in turns; first they must compute the same.
 
-    In TF32 and bf16 they may differ as in bf16 elsewhere. Figures are seconds of a step, one for each round.
+    In TF32 and bf16 they may differ as in bf16 elsewhere. Figures are seconds of a step, one for each round. Plans and
+    compiled code are `kept` in a folder for the next call.
     """
     sides = [Side(f"nacre {backend}"), *(Side(f"PyTorch {mode}") for mode in modes)]
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         folder = Path(place)
         records = nets.describe(name, folder, batch)
         options = ["--batch", str(batch), "--precision", precision, "--device", device]
-        workers = [
-            stack.enter_context(Worker(side, folder, 1, "benchmarks.gpu_sides", side.name, name, place, *options))
-            for side in sides
-        ]
+        workers: list[Worker] = []
+        for side in sides:
+            words = "benchmarks.gpu_sides", side.name, name, place, *options
+            workers.append(stack.enter_context(Worker(side, folder, 1, *words, kept=kept)))
         checked: list[Checked] = []
         for worker in workers:
             where = folder / f"check {worker.side}"

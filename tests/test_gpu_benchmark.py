@@ -273,6 +273,37 @@ def test_what_a_step_takes_at_the_least(gpu: Any) -> None:
     assert work["bytes"] < gpu_speed.work_of("LeNet-64", 512, "tf32")["bytes"]
 
 
+def test_plans_and_compiled_code_are_kept_for_the_next_run(gpu: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    from benchmarks import __main__, gpu_speed
+
+    found: list[str] = []
+    monkeypatch.setattr(gpu_speed, "work_of", lambda *_: {})
+    monkeypatch.setattr(gpu_speed, "compare", lambda *_, **__: None)
+    monkeypatch.setattr(gpu_speed.nets, "describe", lambda *_: 64)
+
+    class Worker:
+        """One that only tells where it would keep what it makes."""
+
+        def __init__(self, side: Any, folder: Path, threads: int, *words: str, kept: Path | None) -> None:
+            self.side = side
+            told = __main__._environment(side, kept or folder, threads)
+            found.extend(told[name] for name in ("NACRE_CACHE", "TORCHINDUCTOR_CACHE_DIR"))
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def ask(self, command: str) -> Any:
+            return 1.0 if command.startswith("sample") else {"names": [], "losses": []}
+
+    monkeypatch.setattr(gpu_speed, "Worker", Worker)
+    (name, run), *_ = gpu.speed(gpu.Settings(**SMALL, kept=tmp_path / "kept"))
+    assert name == "LeNet, 64, float32" and run()["ok"] and len(found) == 4
+    assert set(found) == {str(tmp_path / "kept" / one) for one in ("plans", "inductor")}
+
+
 @pytest.mark.long
 def test_the_script_runs_from_end_to_end(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is what it compares with")
