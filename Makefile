@@ -115,7 +115,7 @@ $(VENV)/dev.stamp: $(BUILT) | $(VENV)/made.stamp
 $(VENV)/long.stamp: $(VENV)/dev.stamp
 	@echo "installing what only the long tests need into $(VENV) ..."
 	@$(call install,'moto[s3,server]>=5')
-	@$(call install,nvidia-cudnn-cu13==9.26.0.51 nvidia-cudnn-frontend==1.28.0) || \
+	@$(call install,nvidia-cudnn-cu13==9.28.1.4 nvidia-cudnn-frontend==1.28.0) || \
 	  echo 'cuDNN cannot be installed here: its plans are not compared'
 	@touch $@
 

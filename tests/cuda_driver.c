@@ -21,4 +21,4 @@ NONE(cuLinkAddData_v2) NONE(cuLinkAddFile_v2) NONE(cuLinkComplete) NONE(cuLinkCr
 NONE(cuLinkDestroy) NONE(cuMemcpyDtoH_v2) NONE(cuModuleGetFunction) NONE(cuModuleGetGlobal_v2) NONE(cuModuleLoadData)
 NONE(cuModuleLoadDataEx) NONE(cuModuleLoadFatBinary) NONE(cuModuleUnload)
 NONE(cuOccupancyMaxActiveBlocksPerMultiprocessor) NONE(cuOccupancyMaxPotentialClusterSize) NONE(cuStreamGetCtx) NONE(cuStreamGetGreenCtx) NONE(cuStreamSynchronize)
-NONE(cuTensorMapEncodeTiled)
+NONE(cuTensorMapEncodeIm2col) NONE(cuTensorMapEncodeTiled)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 import cupy_standin
-from cudnn_plans import BATCHES, H200, PLANS, ROOT, cases, entry
+from cudnn_plans import BATCHES, H200, PLANS, ROOT, cases, entry, without_a_driver
 from nacre.config import load
 from nacre_cupy.convolutions import Convolution, graph_of
 from nacre_cupy.kept import KeptPlan
@@ -36,6 +37,12 @@ def test_the_list_is_complete() -> None:
     assert [what(plan) for plan in LISTED["plans"]] == needed, "another net: python tests/cudnn_plans.py"
     assert {net for plan in needed for net in plan["nets"]} > {"lenet/lenet.toml", "imagenet/resnet50.toml"}
     assert all(plan["plan"] and 0 <= plan["workspace"] <= MOST_WORKSPACE for plan in LISTED["plans"])
+
+
+def test_the_list_is_of_the_versions_that_are_compared() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    pinned = re.findall(r"nvidia-cudnn-(?:cu13|frontend)==([\d.]+)", makefile)
+    assert [pinned[0].rpartition(".")[0], pinned[1]] == [LISTED["cudnn"], LISTED["frontend"]]
 
 
 def test_a_convolution_has_the_shapes_of_its_layer() -> None:
@@ -74,6 +81,7 @@ def test_the_plans_are_those_that_cudnn_chooses() -> None:
 @pytest.mark.long
 def test_a_convolution_without_a_plan_is_told() -> None:
     cudnn = pytest.importorskip("cudnn", reason=MISSING)
+    without_a_driver()
     device = cudnn.create_device_properties(json.dumps(H200))
     one = Convolution(256, 512, (28, 28), 256, (1, 1), (1, 1), (0, 0), (0, 0), (1, 1), 1)
     graph = graph_of(cudnn, one, "forward", "float32", device_property=device)
@@ -85,6 +93,7 @@ def test_a_convolution_without_a_plan_is_told() -> None:
 def test_a_kept_plan_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By cuDNN itself, for the device that is described to it in place of a handle's."""
     cudnn = pytest.importorskip("cudnn", reason=MISSING)
+    without_a_driver()
     if tuple(map(int, cudnn.__version__.split(".")[:2])) < (1, 28):
         pytest.skip("this frontend reads plans with a handle only, which needs a GPU")
     monkeypatch.setenv("NACRE_CACHE", str(tmp_path))
