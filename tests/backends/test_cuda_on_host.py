@@ -101,3 +101,10 @@ def test_what_is_written_outside_of_an_array_is_seen() -> None:
     np.lib.stride_tricks.as_strided(array, (6,), (4,))[5] = 0
     with pytest.raises(AssertionError, match="outside an array"):
         backend.check_guards()
+
+
+def test_a_gpu_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert "no C++ compiler 'no-such-compiler'" in missing.__wrapped__()
+    monkeypatch.setenv("NACRE_TEST_GPU", "1")
+    assert missing.__wrapped__() == ""
