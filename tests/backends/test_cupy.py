@@ -493,6 +493,27 @@ def test_two_graphs_of_one_net_each_leave_their_own_loss(backend: Any) -> None:
             assert net.loss() == number
 
 
+def test_a_loss_that_looks_at_the_rows_has_a_graph_for_each_number_of_them(backend: Any) -> None:
+    x, y = nacre.Input(3, name="x", batch_size=6), nacre.Input(2, name="y", batch_size=6)
+    layers = [L.SquareLoss(name="loss")(L.InnerProduct(output_dim=2)(x), y)]
+    with Net("rows", layers, backend=backend) as net, Net("rows", layers, backend="numpy") as own:
+        for turn, rows in enumerate((6, 6, 6, 5, 6, 5, 4, 4, 6, 4, 3, 3, 2, 2, 2, 6, 6, 5)):
+            random = np.random.default_rng(turn)
+            numbers = {name: random.normal(size=(rows, size)) for name, size in (("x", 3), ("y", 2))}
+            for one in (net, own):
+                for name, array in numbers.items():
+                    one.write(name, array)
+            assert net.forward() == pytest.approx(own.forward(), rel=1e-5), f"turn {turn}"
+            if turn % 3:  # so that backward is captured with other numbers of rows than forward is replayed
+                net.backward()
+                own.backward()
+                for name, handle in net.parameters.items():
+                    wanted = own.parameters[name].gradient
+                    np.testing.assert_allclose(handle.gradient, wanted, rtol=1e-5, atol=1e-6, err_msg=f"turn {turn}")
+        assert all(len(one._graphs) <= 4 for one in backend.recordings)
+        assert len(recordings(backend)) == 2, "forward and backward are one graph each"
+
+
 @pytest.mark.parametrize("options", [{"clip_norm": 0.1}, {"clip_value": 0.01, "n_accumulate": 3}])
 def test_gradients_are_clipped_and_added_up_as_on_numpy(backend: Any, options: dict[str, Any]) -> None:
     found = []

@@ -43,7 +43,8 @@ def test_replayed(suite, backend):
             if not trial.ops or not any(step.capturable for step in trial.net.steps("forward")):
                 return
             rows = min((len(one) for one in trial.arrays), default=1)
-            for turn, count in enumerate((rows, rows, rows, max(1, rows - 1), rows)):
+            fewer = max(1, rows - 1)
+            for turn, count in enumerate((rows, rows, rows, fewer, rows, fewer, rows, fewer)):
                 arrays = [np.roll(one, turn, axis=0)[:count] for one in trial.arrays]
                 for one in (own, trial):
                     one.net.step = turn

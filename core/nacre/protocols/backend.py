@@ -436,4 +436,4 @@ class Step:
     @property
     def capturable(self) -> bool:
         """Whether its backend may record what it enqueues, and replay that: its worker says so, or is the backend."""
-        return self.own is not None and (self.worker is None or getattr(self.worker, "capturable", False))
+        return self.own is not None and (self.worker is None or bool(getattr(self.worker, "capturable", False)))

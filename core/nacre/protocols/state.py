@@ -36,8 +36,10 @@ class LayerState:
     * `reads`: what `backward` reads, of "inputs" and "blobs"; by default "inputs blobs".
     * `elementwise`: the code does the same with every element, in any order and shape.
     * `host_only`: the code needs NumPy arrays; on a device the net moves them there and back.
-    * `capturable`: the calls of this state may be recorded and replayed without Python. A kernel for onednn that says
-      so only adds to the record; one that does not is called in every pass.
+    * `capturable`: the calls of this state may be recorded and replayed without Python; "rows" says that it looks at
+      `backend.rows`, so that each number of rows has a record of its own, and what the calls leave in attributes is
+      there again when that is replayed. A kernel for onednn that says so only adds to the record; one that does not is
+      called in every pass.
     * `dtypes`, `fuses` (kernels): the types that it computes in, and the neurons that it applies itself, by the names
       under which they are offered: "nacre:ReLU", or "ReLU" for that of the kernel's own distribution, else nacre's.
     * `on_plain` (kernels): the code works on plain arrays, even if the backend has own blobs of these shapes.
@@ -48,7 +50,7 @@ class LayerState:
     reads: str = "inputs blobs"
     elementwise: ClassVar[bool] = False
     host_only: ClassVar[bool] = False
-    capturable: bool = False
+    capturable: bool | Literal["rows"] = False
     dtypes: ClassVar[tuple[str, ...]] = ()
     deterministic: ClassVar[bool] = True
     on_plain: bool = False
@@ -64,7 +66,7 @@ class LayerState:
         reads: Literal["inputs blobs", "inputs", "blobs", ""] | None = None,
         elementwise: bool | None = None,
         host_only: bool | None = None,
-        capturable: bool | None = None,
+        capturable: bool | Literal["rows"] | None = None,
         dtypes: tuple[str, ...] | None = None,
         deterministic: bool | None = None,
         on_plain: bool | None = None,

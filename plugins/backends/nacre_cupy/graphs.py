@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from .backend import CupyBackend
 
 MOST_SCALARS = 256
+MOST_GRAPHS = 4
+"""Graphs of the same steps for other numbers of rows: a batch, the rest at the end of an epoch, and two more."""
 
 
 class DeviceScalars:
@@ -33,33 +36,57 @@ class DeviceScalars:
             uploads.upload(host, self.array)
 
 
+@dataclass
+class Graph:
+    """A captured graph, and the attributes that the states have after its steps."""
+
+    graph: Any
+    left: list[tuple[Any, dict[str, Any]]]
+
+
 class Recording:
     """Steps that are called when they run for the first time, captured the second time, and replayed from then on.
 
     The first time kernels are compiled and temporary arrays are made, in a pool that lives as long as the graph:
-    nothing else is ever in the memory that the graph writes to.
+    nothing else is ever in the memory that the graph writes to. If a state looks at the number of rows, each number has
+    a graph of its own, of the last `MOST_GRAPHS` that were captured.
     """
 
     def __init__(self, backend: CupyBackend, steps: Sequence[Step]) -> None:
         self.steps = steps
         self.pool = backend.cupy.cuda.MemoryPool()
-        self.graph: Any = None
         self._backend = backend
-        self._ran = False
-        self._losses: list[tuple[Any, Any]] = []
+        self._counts = list(filter(_counts_rows, steps))
+        self._scalars = scalars_of(self._counts)
+        self._ran: set[tuple[float, ...]] = set()
+        self._graphs: dict[tuple[float, ...], Graph] = {}
+
+    @property
+    def graph(self) -> Any:
+        """The graph that was captured last, or None."""
+        return next((one.graph for one in reversed(self._graphs.values())), None)
 
     def __call__(self) -> None:
-        if self.graph is None and not self._ran:
+        rows = tuple(one["rows"] for one in self._scalars)
+        found = self._graphs.get(rows)
+        if found is None and rows not in self._ran:
             self._call_steps()
-            self._ran = True
+            self._ran.add(rows)
             return
-        if self.graph is None:
-            self.graph = self._captured()
-            states = [step.state for step in self.steps]
-            self._losses = [(state, state.loss) for state in states if hasattr(state, "loss")]
-        for state, loss in self._losses:  # another recording of these steps may have left its own
-            state.loss = loss
-        self.graph.launch(self._backend.stream)
+        if found is None:
+            if len(self._graphs) == MOST_GRAPHS:
+                del self._graphs[next(iter(self._graphs))]
+            found = self._graphs[rows] = Graph(self._captured(), self._left())
+        for state, left in found.left:  # another graph of these steps may have left its own
+            vars(state).update(left)
+        found.graph.launch(self._backend.stream)
+
+    def _left(self) -> list[tuple[Any, dict[str, Any]]]:
+        """Return what the states have now and may have otherwise later: their losses, or all where rows are counted."""
+        counts = [step.state for step in self._counts]
+        found = [(state, dict(vars(state))) for state in counts]
+        others = [step.state for step in self.steps if step.state not in counts and hasattr(step.state, "loss")]
+        return found + [(state, {"loss": state.loss}) for state in others]
 
     def _call_steps(self) -> None:
         with self._backend.cupy.cuda.using_allocator(self.pool.malloc):
@@ -76,6 +103,10 @@ class Recording:
             self._backend.drop_capture()
             raise
         return stream.end_capture()
+
+
+def _counts_rows(step: Step) -> bool:
+    return getattr(step.state, "capturable", False) == "rows"
 
 
 def scalars_of(steps: Sequence[Step]) -> list[Scalars]:

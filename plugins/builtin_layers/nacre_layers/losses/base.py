@@ -97,7 +97,7 @@ def check_probabilities(layer: Any, backend: View, x: Array, remedy: str, index:
     backend.require((layer.name, "probabilities", index), ~(too_low | too_high), wrong)
 
 
-class PairLossState(LayerState, reads="inputs"):
+class PairLossState(LayerState, reads="inputs", capturable="rows"):
     """loss = weight / N · Σ f(a, b) over all elements of two bottoms of one shape, in the N rows that count.
 
     A third bottom multiplies the terms of each record.

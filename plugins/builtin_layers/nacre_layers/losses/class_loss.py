@@ -79,7 +79,7 @@ def class_divisor(layer: ClassLoss, classes: Classes) -> Any:
     return divisor(classes.backend, layer.normalize, valid=valid, full=classes.count, batch=classes.rows)
 
 
-class ClassLossState(LayerState, reads=""):
+class ClassLossState(LayerState, reads="", capturable="rows"):
     """loss = -weight / M · Σ ω log p, with the probability p of each label's class and the weight ω of that class.
 
     A subclass gives the logarithms of the probabilities, and the gradient.

@@ -115,7 +115,10 @@ def whole_numbers(
         xp.logical_or(right, free, out=right)
 
     def wrong() -> DataError:
-        host, unbound = backend.to_host(given).reshape(-1)[:count], None if free is None else backend.to_host(free)
+        host = backend.to_host(given).reshape(-1)  # all: of rows that are not real none comes before a real one
+        unbound = np.zeros(host.shape, bool)
+        if free is not None:
+            unbound[: free.size] = backend.to_host(free)
         return DataError(f"{layer.name}: {_misfit(what, host, unbound, given.size // given.shape[0], limit)}", remedy)
 
     key = layer.name, what, id(given)
@@ -129,11 +132,10 @@ def whole_numbers(
     return whole
 
 
-def _misfit(what: str, numbers: np.ndarray, free: np.ndarray | None, of_record: int, limit: int) -> str:
+def _misfit(what: str, numbers: np.ndarray, free: np.ndarray, of_record: int, limit: int) -> str:
     """Return what is wrong with the first of some numbers that is no label; a record has `of_record` of them."""
     with np.errstate(invalid="ignore"):
-        right = (numbers >= 0) & (numbers < limit) & (np.floor(numbers) == numbers)
-    right = right if free is None else right | free
+        right = free | (numbers >= 0) & (numbers < limit) & (np.floor(numbers) == numbers)
     index = int(right.argmin())  # a record may have many
     return (
         f"{what} {number_text(numbers[index])} of record {index // of_record} of the batch "

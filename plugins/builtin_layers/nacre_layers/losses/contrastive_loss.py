@@ -31,7 +31,7 @@ class ContrastiveLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
     legacy: Annotated[bool, "compare the margin with the squared distance, as in old versions of Caffe"] = False
 
 
-class ContrastiveLossState(LayerState, of=ContrastiveLossLayer, reads=""):
+class ContrastiveLossState(LayerState, of=ContrastiveLossLayer, reads="", capturable="rows"):
     """`ContrastiveLossLayer` on any backend."""
 
     def __init__(self, layer: ContrastiveLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+import numpy as np
+
 from nacre import Array, Names, exactly, non_zero
 
 from .base import Loss, PairLossState, alike
@@ -70,10 +72,11 @@ class ClassHingeLossState(HingeLossState, reads="inputs"):
     def ready(self) -> None:
         self.classes.ready()
         self.signs = self.backend.empty(self.classes.shape)
+        self.hit = self.backend.constant(np.ones(1))
 
     def forward(self, inputs: list[Array]) -> None:
         self.signs[...] = -1
-        self.signs.reshape(-1)[self.classes.pick(inputs[1])] = 1
+        self.signs.reshape(-1)[self.classes.pick(inputs[1])] = self.hit
         super().forward([inputs[0], self.signs])
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:

@@ -31,7 +31,7 @@ class SoftlabelSoftmaxLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=Tru
         return SoftlabelSoftmaxLossState(self, backend, inputs, diffs)
 
 
-class SoftlabelSoftmaxLossState(LayerState, reads="inputs"):
+class SoftlabelSoftmaxLossState(LayerState, reads="inputs", capturable="rows"):
     """`SoftlabelSoftmaxLossLayer` on any backend."""
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import numpy as np
+
 from nacre import Array, LayerState, Names, fraction
 
 from ..elementwise.softmax import log_softmax
@@ -82,13 +84,15 @@ class SmoothedSoftmaxLossState(SoftlabelSoftmaxLossState, reads=""):
         super().ready()
         self.classes.ready()
         self.smooth = self.backend.empty(self.shape)
+        self.share = self.layer.label_smoothing / self.shape[1]
+        self.hit = self.backend.constant(np.array([1 - self.layer.label_smoothing + self.share]))
         if self.weights is not None:
             self.weight_of = self.backend.constant(self.weights.reshape(self.shape))
 
     def targets(self, inputs: list[Array]) -> Array:
-        xp, classes, smooth, share = self.backend.xp, self.classes, self.smooth, self.layer.label_smoothing
-        smooth[...] = share / self.shape[1]
-        smooth.reshape(-1)[classes.pick(inputs[1])] = 1 - share + share / self.shape[1]
+        xp, classes, smooth = self.backend.xp, self.classes, self.smooth
+        smooth[...] = self.share
+        smooth.reshape(-1)[classes.pick(inputs[1])] = self.hit
         if self.weights is not None:
             xp.multiply(smooth, self.weight_of, out=smooth)
         smooth = smooth[: self.real]

@@ -25,7 +25,7 @@ class SumLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
     bottoms: Annotated[Names, exactly(1), "the blob to add up"]
 
 
-class SumLossState(LayerState, of=SumLossLayer, reads=""):
+class SumLossState(LayerState, of=SumLossLayer, reads="", capturable="rows"):
     """`SumLossLayer` on any backend."""
 
     loss: Any = 0.0

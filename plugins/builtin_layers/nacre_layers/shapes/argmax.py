@@ -48,6 +48,11 @@ class ArgmaxState(LayerState, of=ArgmaxLayer, reads=""):
             shape = (*one.shape[:axis], layer.top_k, *one.shape[axis + 1 :])
             self.blobs.append(backend.blob(shape, one.dtype if layer.values else "int64"))
 
+    @property
+    def capturable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
+        """Whether a device may record it: what sorts may wait."""
+        return self.layer.top_k == 1
+
     def forward(self, inputs: list[Array]) -> None:
         xp = self.backend.xp
         for x, y, shape in zip(inputs, self.blobs, self.shapes, strict=True):

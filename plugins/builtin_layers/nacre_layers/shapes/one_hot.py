@@ -29,7 +29,7 @@ class OneHotLayer(Layer):
     n_class: Annotated[ClassCount, positive, "length of a vector: how many numbers there are, or the blob of classes"]
 
 
-class OneHotState(LayerState, of=OneHotLayer, reads=""):
+class OneHotState(LayerState, of=OneHotLayer, reads="", capturable="rows"):
     """`OneHotLayer` on any backend."""
 
     def __init__(self, layer: OneHotLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
