@@ -90,7 +90,10 @@ def _packages(settings: Settings) -> dict[str, Any]:
 def _device(settings: Settings) -> dict[str, Any]:
     if settings.device == "cpu":
         return {"ok": True, "nvidia-smi": ""}
-    done = subprocess.run(["nvidia-smi"], capture_output=True, text=True)
+    try:
+        done = subprocess.run(["nvidia-smi"], capture_output=True, text=True)
+    except OSError as error:  # containers may lack it, where all else works
+        return {"ok": True, "nvidia-smi": f"cannot be run: {error}"}
     return {"ok": done.returncode == 0, "nvidia-smi": done.stdout}
 
 

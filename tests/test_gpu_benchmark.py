@@ -101,6 +101,12 @@ def test_the_parts_come_in_the_order_of_their_worth(gpu: Any) -> None:
     assert list(gpu.PARTS) == [*order, "layers"]
 
 
+def test_a_machine_without_nvidia_smi_is_described(gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = gpu._device(gpu.Settings())
+    assert found["ok"] and found["nvidia-smi"].startswith("cannot be run: ")
+
+
 def test_kernels_are_timed(gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "_tests", lambda *_: ())
     with cupy_standin.installed():

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from cuda_bench import near
-from cuda_on_host import ShimBackend, from_bits, missing, to_bits
+from cuda_on_host import ShimBackend, missing
 from nacre import HostMemory, Method, Span
 from nacre.protocols.view import Scalars, View
 from nacre_cupy.kernels import update
@@ -49,13 +48,13 @@ def updated(state: Any) -> None:
     state.update()
 
 
-def make_spans(backend: Any, dtype: str, values: Sequence[Any], pieces: Sequence[Any] = ()) -> list[Span]:
+def make_spans(backend: Any, dtype: str, values: Sequence[Any]) -> list[Span]:
     def on(array: Any) -> Any:
         made = backend.empty(array.shape, dtype)
         made[...] = array
         return made
 
-    return [Span(on(one), on(np.zeros_like(one)), 0.5 + number, pieces) for number, one in enumerate(values)]
+    return [Span(on(one), on(np.zeros_like(one)), 0.5 + number, ()) for number, one in enumerate(values)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -119,27 +118,6 @@ def test_the_product_tells_what_is_not_finite(dtype: str) -> None:
             updated(state)
             assert not np.isfinite(state.product())
             assert np.isfinite(np.delete(spans[1].value, place)).all()
-
-
-def test_copies_in_bf16_are_written_with_their_parameters() -> None:
-    values = [np.random.default_rng(0).normal(size=20_000)]
-    backend = ShimBackend()
-    first, last = backend.empty((37,), "uint16"), backend.empty((10_000,), "uint16")
-    copies = {0: first, 9_984: last}
-    pieces = [
-        SimpleNamespace(offset=start, end=end, storage=start) for start, end in ((0, 37), (64, 9_000), (9_984, 19_984))
-    ]
-    backend.narrow_of = copies.get  # type: ignore[attr-defined]
-    spans = make_spans(backend, "float32", values, pieces)
-    state, scalars = at_work(update.NesterovKernel, Nesterov(), backend, "float32", spans)
-    scalars["rate"] = 0.1
-    spans[0].gradient[...] = 1
-    updated(state)
-    value = spans[0].value
-    assert (value != values[0].astype(np.float32)).all()
-    assert (first == to_bits(value[:37])).all() and (last == to_bits(value[9_984:19_984])).all()
-    assert abs(from_bits(first) - value[:37]).max() < 0.02
-    backend.check_guards()
 
 
 def test_without_parameters_nothing_is_launched() -> None:

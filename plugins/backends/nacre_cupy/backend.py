@@ -214,7 +214,8 @@ class CupyBackend(Backend):
         if known is None:
             known = self._scalars[view.scalars] = DeviceScalars(self.empty((MOST_SCALARS,), "float64"))
         if not self.stream.is_capturing():
-            known.send(view.scalars, self._uploads)
+            with self.here:
+                known.send(view.scalars, self._uploads)
         return known.array
 
     def uniform(

@@ -21,13 +21,19 @@ class Here:
 
     def __enter__(self) -> None:
         self._lock.acquire()
-        outer: Any = None
-        if not self._outer:
-            self._device.use()  # for good: what the thread does outside of passes is for this device too
-            outer = self._cupy.cuda.get_current_stream()
-            self.stream.wait_event(outer.record())
-            self.stream.__enter__()
-        self._outer.append(outer)
+        try:
+            self._outer.append(None if self._outer else self._begin())
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _begin(self) -> Any:
+        """Let calls of CuPy go to the device and stream; return the stream that they went to."""
+        self._device.use()  # for good: what the thread does outside of passes is for this device too
+        outer = self._cupy.cuda.get_current_stream()
+        self.stream.wait_event(outer.record())
+        self.stream.__enter__()
+        return outer
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,12 +1,11 @@
 // Updates of all parameters of a net in one launch: a block changes one chunk of the flat arrays of a span. Each method is
-// that of nacre_solvers, number by number; rates and momenta are read from the scalars of the iteration. A parameter may
-// have a copy in bfloat16, which is written in the same pass. `products` gets the sum of value times gradient of each
-// chunk, which is not finite if any of the two is not.
+// that of nacre_solvers, number by number; rates and momenta are read from the scalars of the iteration.
+// `products` gets the sum of value times gradient of each chunk, which is not finite if any of the two is not.
 
 #include "common.cuh"
 
-struct Chunk { // a row of the table: addresses, and the number of elements; a copy may be 0
-    i64 value, gradient, first, second, third, copy, size;
+struct Chunk { // a row of the table: addresses, and the number of elements
+    i64 value, gradient, first, second, third, size;
 };
 
 template <class W> struct Step { // what the methods are told
@@ -103,7 +102,6 @@ __global__ void update(const Chunk *chunks, const double *rates, i64 count, doub
         const T *gradients = reinterpret_cast<const T *>(chunk.gradient);
         T *histories[3] = {reinterpret_cast<T *>(chunk.first), reinterpret_cast<T *>(chunk.second),
                            reinterpret_cast<T *>(chunk.third)};
-        bf16 *copy = reinterpret_cast<bf16 *>(chunk.copy);
         const double factor = one < 0 ? 1.0 : scalars[one];
         const Step<T> step = {(T)(scalars[rate] * rates[number] * factor), (T)scalars[momentum],
                               (T)factor, two < 0 ? T(0) : (T)scalars[two],
@@ -128,14 +126,9 @@ __global__ void update(const Chunk *chunks, const double *rates, i64 count, doub
             store<N>(values + start, value);
 #pragma unroll
             for (int k = 0; k < Method::histories; k++) store<N>(histories[k] + start, history[k]);
-            if (copy != nullptr) {
-                Pack<bf16, N> narrowed;
-                for (int n = 0; n < N; n++) narrowed.at[n] = narrow<bf16>((float)value.at[n]);
-                store<N>(copy + start, narrowed);
-            }
         };
         const int most = Lanes<T>::most;
-        const bool fit = aligned(values, gradients, histories[0], histories[1], histories[2], copy);
+        const bool fit = aligned(values, gradients, histories[0], histories[1], histories[2]);
         const i64 packs = fit ? chunk.size / most : 0;
         for (i64 at = threadIdx.x; at < packs; at += blockDim.x) work(Count<most>(), at * most);
         for (i64 at = packs * most + threadIdx.x; at < chunk.size; at += blockDim.x) work(Count<1>(), at);

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 
-from nacre import Array, MethodState, Span
+from nacre import MethodState, Span
 
 from .launch import THREADS, function, scalars
 
@@ -35,7 +34,7 @@ class UpdateKernel(MethodState):
         self.histories, self.advance = self.plain.histories, self.plain.advance
         rows = [row for number in range(len(self.spans)) for row in self._chunks(number)]
         rates = np.array([rate for rate, _ in rows])
-        table = np.array([row for _, row in rows], np.int64).reshape(-1, 7)
+        table = np.array([row for _, row in rows], np.int64).reshape(-1, 6)
         self.count = len(rows)
         self.rates, self.table = backend.constant(rates, "float64"), backend.constant(table, "int64")
         self.known = scalars(backend)
@@ -46,29 +45,13 @@ class UpdateKernel(MethodState):
         return ()
 
     def _chunks(self, number: int) -> Iterator[tuple[float, list[int]]]:
-        """Yield the rows of a span in the table, each after the span's rate; a copy of a parameter has its own rows."""
+        """Yield the rows of a span in the table, each after the span's rate."""
         span = self.spans[number]
-        histories = [arrays[number] for arrays in self.histories.values()]
-        starts = [array.data.ptr for array in (span.value, span.gradient, *histories)]
-        starts += [0] * (5 - len(starts))
+        arrays = [span.value, span.gradient, *(array[number] for array in self.histories.values())]
+        starts = [array.data.ptr for array in arrays] + [0] * (5 - len(arrays))
         size, item = span.value.shape[0], span.value.dtype.itemsize
-        copies = sorted(self.copies(span))
-        ends = [0, *(edge for start, end, _ in copies for edge in (start, end)), size]
-        for index, (begin, end) in enumerate(pairwise(ends)):
-            copy = copies[index // 2][2].data.ptr if index % 2 else 0
-            for start in range(begin, end, CHUNK):
-                places = [one + item * start if one else 0 for one in starts]
-                narrow = copy + 2 * (start - begin) if copy else 0
-                yield span.rate, [*places, narrow, min(CHUNK, end - start)]
-
-    def copies(self, span: Span) -> list[tuple[int, int, Array]]:
-        """Return (start, end, array) for the numbers of a span that have a copy in bf16, which is kept up to date."""
-        found = ((piece.offset, piece.end, self._copy(piece.storage)) for piece in span.pieces)
-        return [one for one in found if one[2] is not None]
-
-    def _copy(self, storage: Any) -> Array | None:
-        find = getattr(self.backend.backend, "narrow_of", None)
-        return None if find is None else find(storage)
+        for start in range(0, size, CHUNK):
+            yield span.rate, [*(one + item * start if one else 0 for one in starts), min(CHUNK, size - start)]
 
     def update(self) -> None:
         if not self.count:
