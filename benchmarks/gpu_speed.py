@@ -131,7 +131,7 @@ def work_of(name: str, batch: int, precision: str) -> dict[str, float]:
     forward, read again backward, and its gradient written and read; each parameter is read forward and backward, its
     gradient written and read, and its value and history read and written, all of these in float32.
     """
-    net = nets.load(name, batch=batch).net("train", backend="numpy")
+    net = nets.load(name, batch=batch).net("train", backend="numpy", allocate=False)
     layers = net.summary().layers
     products = sum(layer.multiplications or 0 for layer in layers)
     parameters = sum(layer.parameters for layer in layers)

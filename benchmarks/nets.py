@@ -90,13 +90,15 @@ def describe(name: str, folder: Path, batch: int = 0) -> int:
 
     net.json has the layers of phase train in order, with all their fields, and the shapes of blobs and parameters;
     every parameter lies in a file by its name, and `data` and `label` are one random batch: pictures and the like, or
-    numbers of words below `words`; labels below `classes`, or numbers where the loss is a distance.
+    numbers of words below `words`; labels below `classes`, or numbers where the loss is a distance. Of a batch as large
+    as on a GPU nothing is made but this: the parameters are those of a batch of one.
     """
     import numpy as np
 
     from nacre.fields.tables import plain, type_name
 
-    net = load(name, batch=batch).net("train", backend="numpy")
+    net = load(name, batch=batch).net("train", backend="numpy", allocate=False)
+    small = load(name, batch=1).net("train", backend="numpy")
     told: dict[str, Any] = {
         "name": name,
         "layers": [
@@ -104,18 +106,19 @@ def describe(name: str, folder: Path, batch: int = 0) -> int:
             for node in net.wiring.nodes
             if not _ends(node.layer)
         ],
-        "parameters": {name: parameter.shape for name, parameter in net.parameters.items()},
+        "parameters": {name: parameter.shape for name, parameter in small.parameters.items()},
         **ends(net),
     }
     shapes = told["blobs"]
     (folder / "net.json").write_text(json.dumps(told), encoding="utf-8")
-    for parameter in net.parameters.values():
+    for parameter in small.parameters.values():
         save(folder, parameter.name, parameter.value)
     random = np.random.default_rng(0)
     for blob, below in (("data", told["words"]), ("label", told["classes"])):
         numbers = random.integers(0, below, shapes[blob]) if below else random.normal(size=shapes[blob])
         save(folder, blob, numbers if below else numbers.astype(np.float32))
-    net.shutdown()
+    for one in (net, small):
+        one.shutdown()
     return int(shapes["data"][0])
 
 

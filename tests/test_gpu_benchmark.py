@@ -6,6 +6,7 @@ import importlib
 import json
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,31 @@ def test_batches_that_are_permuted_have_the_same_rows(checks: Any) -> None:
             rows = [{row.tobytes() for row in one["data"]} for one in (plain, other)]
             assert rows[0] == rows[1] and (plain["data"] != other["data"]).any()
             assert np.ravel(plain["label"]).max() < batches.classes
+
+
+@pytest.mark.parametrize("what", ["describe", "work_of"])
+def test_no_net_of_a_gpus_batch_is_made_on_the_host(gpu: Any, tmp_path: Path, what: str) -> None:
+    from benchmarks import gpu_speed, nets
+
+    tracemalloc.start()
+    try:
+        if what == "describe":
+            assert nets.describe("CIFAR full-100", tmp_path, 2048) == 2048
+        else:
+            gpu_speed.work_of("CIFAR full-100", 2048, "bf16")
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 200 << 20, "the blobs of the net have more than 1 GB"
+
+
+def test_parameters_do_not_depend_on_the_batch(gpu: Any, tmp_path: Path) -> None:
+    from benchmarks import nets
+
+    with nets.load("LeNet-64", batch=3).net("train", backend="numpy") as net:
+        nets.describe("LeNet-64", tmp_path, 3)
+        for name, handle in net.parameters.items():
+            np.testing.assert_array_equal(nets.read(tmp_path, name), handle.value)
 
 
 def test_what_a_step_takes_at_the_least(gpu: Any) -> None:
