@@ -33,6 +33,10 @@ CASES: list[tuple[dict[str, Any], tuple[int, ...]]] = [
 ]
 
 
+LITTLE = 1e-6
+"""In bf16, beside the largest gradient: those of three rows are differences of nearly equal numbers."""
+
+
 class WithSum(BatchNormSumKernel):
     """BatchNorm with a sum and a ReLU behind it, made as one kernel."""
 
@@ -110,15 +114,15 @@ def test_of_arrays_that_no_pack_fits(dtype: str) -> None:
 def check(fields: dict[str, Any], shape: tuple[int, ...], dtype: str, last: bool, phase: str, shift: int = 0) -> None:
     x = np.random.default_rng(0).normal(size=shape) * 2 + 3
     both = Both(fields, x, dtype, last, phase, shift=shift)
-    close = {"float32": 5e-6, "float64": 1e-13, "bf16": 5e-6}[dtype]
+    close = {"float32": 1e-6, "float64": 1e-13, "bf16": None}[dtype]
     near(both.fast.tops[0], both.expected, dtype, "top", close=close)
     if phase == "train":
-        near(both.fast.diffs[0], both.own.diffs[0], dtype, "gradient", 1, close)
+        near(both.fast.diffs[0], both.own.diffs[0], dtype, "gradient", 1, close or LITTLE)
     wide = "float32" if dtype == "bf16" else dtype
     for ours, theirs in zip(both.fast.state.parameters, both.own.state.parameters, strict=True):
         near(ours.blob, theirs.blob, wide, ours.name, close=close)
         if ours.trainable and phase == "train":
-            near(ours.gradient, theirs.gradient, wide, f"gradient of {ours.name}", close=2 * close)
+            near(ours.gradient, theirs.gradient, wide, f"gradient of {ours.name}", close=close)
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["plain", "channels-last"])
@@ -129,10 +133,10 @@ def test_with_a_sum_behind_it(shape: tuple[int, ...], dtype: str, last: bool) ->
         x, more = np.random.default_rng(0).normal(size=(2, *shape)) * 2 + 3
         more.flat[5] = np.nan
         both = Both({}, x, dtype, last, phase, more - 3)
-        close = 1e-13 if dtype == "float64" else 5e-6
+        close = {"float32": 1e-6, "float64": 1e-13, "bf16": None}[dtype]
         near(both.fast.tops[0], both.expected, dtype, "top", close=close)
         if phase == "train":
-            near(both.fast.diffs[0], both.own.diffs[0], dtype, "gradient", 1, close)
+            near(both.fast.diffs[0], both.own.diffs[0], dtype, "gradient", 1, close or LITTLE)
             near(both.fast.diffs[1], both.own.state.blobs_diff[0], dtype, "gradient of the other blob", 0)
 
 
@@ -160,7 +164,7 @@ def test_a_channel_with_a_number_that_is_none_is_as_in_the_layers_own_state(dtyp
             for fields in ({}, {"use_running": True, "neuron": ReLU()}):
                 both = Both(fields, x, dtype, last, "train")
                 assert (np.isnan(both.fast.tops[0]) == np.isnan(both.expected)).all()
-                close = 1e-13 if dtype == "float64" else 5e-6
+                close = {"float32": 1e-6, "float64": 1e-13, "bf16": None}[dtype]
                 near(both.fast.tops[0], both.expected, dtype, "top", close=close)
 
 

@@ -118,19 +118,17 @@ def test_element_wise(operation: ElementWiseFunction, count: int, dtype: str) ->
 def test_penalty(penalty: Regularizer, kernel: Any, dtype: str) -> None:
     random, backend = np.random.default_rng(0), ShimBackend()
     view = View(backend, phase="train", dtype=dtype, seed=0, scalars=Scalars())
-    for size in (1, 64, 3001):
+    largest = float(np.finfo(dtype).max)
+    for size in (0, 1, 64, 3001):
         value, gradient = backend.empty((size,), dtype), backend.empty((size,), dtype)
         value[...], gradient[...] = (
-            random.choice([-2.0, -0.0, 0.0, 0.3, np.nan, np.inf], size),
-            random.normal(size=size),
+            random.choice([-2.0, -0.0, 0.0, 0.3, np.nan, np.inf, largest, -largest], size),
+            random.choice([-1.5, 0.25, 1e-30, largest, np.inf], size),
         )
         expected = np.array(gradient)
-        penalty.add_gradient(
-            View(HostMemory.shared(), phase="train", dtype=dtype, seed=0, scalars=Scalars()),
-            np.array(value),
-            expected,
-            0.25,
-        )
+        host = View(HostMemory.shared(), phase="train", dtype=dtype, seed=0, scalars=Scalars())
+        with np.errstate(all="ignore"):
+            penalty.add_gradient(host, np.array(value), expected, 0.25)
         kernel(penalty, view).add_gradient(view, value, gradient, 0.25)
-        near(gradient, expected, dtype, "gradient")
+        near(gradient, expected, dtype, "gradient", each=True)
     backend.check_guards()

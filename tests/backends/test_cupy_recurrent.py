@@ -47,7 +47,7 @@ class Bench:
     def check(self, found: Any, wanted: Any, what: str) -> None:
         ours, theirs = np.asarray(found, np.float64), np.asarray(wanted, self.dtype).astype(np.float64)
         assert ours.shape == theirs.shape
-        allowed = {"float32": 4e-6, "float64": 1e-14}[self.dtype] * (1 + np.abs(theirs))
+        allowed = {"float32": 1e-6, "float64": 1e-14}[self.dtype] * (1 + np.abs(theirs))
         allowed[np.abs(theirs) > 1e20] *= 1000  # where sums of the largest numbers have cancelled
         same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs)) | (np.abs(ours - theirs) <= allowed)
         assert same.all(), f"{what}: {ours[~same][:3]} instead of {theirs[~same][:3]}"
