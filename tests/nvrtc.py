@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import struct
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -52,12 +53,28 @@ def compiled(
     Raises:
         ValueError: it does not compile; the message is the compiler's.
     """
-    nvrtc, program = library(major), ctypes.c_void_p()
+    with _same_locale():
+        return _compiled(library(major), code, expressions, [*options, *BY_CUPY, f"-arch={arch}"])
+
+
+@contextmanager
+def _same_locale() -> Generator[None]:
+    """Keep the thread's locale, and so the encoding of text files: the compiler of CUDA 12.0 leaves that of C there."""
+    uselocale = ctypes.CDLL(None).uselocale
+    uselocale.restype, uselocale.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    before = uselocale(None)
+    try:
+        yield
+    finally:
+        uselocale(before)
+
+
+def _compiled(nvrtc: Any, code: str, expressions: Sequence[str], given: Sequence[str]) -> dict[str, Needs]:
+    program = ctypes.c_void_p()
     _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), code.encode(), b"kernels.cu", 0, None, None))
     try:
         for one in expressions:
             _check(nvrtc.nvrtcAddNameExpression(program, one.encode()))
-        given = [*options, *BY_CUPY, f"-arch={arch}"]
         status = nvrtc.nvrtcCompileProgram(program, len(given), (ctypes.c_char_p * len(given))(*map(str.encode, given)))
         if status:
             raise ValueError(_text(nvrtc, program))

@@ -46,6 +46,7 @@ def test_the_page_leads_to_a_net_that_knows_cats() -> None:
     assert re.fullmatch(r"cat\.jpg  cat [0-9.]+ %\n", told[4].out)
 
 
+@pytest.mark.long  # tests/test_doc_pages.py runs these lines too
 def test_its_lines_in_python_do_the_same() -> None:
     follow(re.findall(r"^```sh\n(.*?)^```$", PAGE, re.M | re.S)[0])
     code = "".join(re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S))

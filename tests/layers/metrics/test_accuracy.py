@@ -84,13 +84,13 @@ def test_a_score_that_is_no_number_is_no_hit():
 
 def test_it_is_a_mean_over_rows_until_it_is_reset():
     net = accuracy_net(2, 4)
-    assert net.statistics()["accuracy"] == {"accuracy": 0.0, "records": 0.0}
     for labels in ([0, 0, 0, 0], [1]):  # four hits, then one miss: not the mean of 1 and 0
         net.write("x", np.tile([1.0, 0.0], (len(labels), 1)))
         net.write("label", labels)
         net.forward()
     assert net.statistics()["accuracy"] == {"accuracy": 4 / 5, "records": 5.0}
     net.reset_statistics()
+    assert net.statistics()["accuracy"] == {"accuracy": 0.0, "records": 0.0}
     net.forward()
     assert net.statistics()["accuracy"] == {"accuracy": 0.0, "records": 1.0}
 
