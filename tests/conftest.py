@@ -89,8 +89,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             grown.add(key)
 
 
-def pytest_collection_finish() -> None:
-    """Let the collector of garbage leave the tests themselves alone: it looked at all of them each time."""
+@pytest.fixture(scope="module", autouse=True)
+def frozen() -> None:
+    """Let the collector of garbage leave alone what was there before a file: all tests, and modules that others use."""
     gc.collect()
     gc.freeze()
 

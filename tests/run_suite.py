@@ -13,6 +13,15 @@ def kit_tests(suite):
     return {name for name in dir(suite) if name.startswith("test_") and callable(getattr(suite, name))}
 
 
+one_or_all = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)], ids=["", "every"])
+"""A test of a fault runs the check that is to find it; as a long test every check, of which few may find it."""
+
+
+def besides(suite, check, every, slow=()):
+    """Return the tests that a test of a fault leaves out: all besides its check, or of `every` the `slow` ones."""
+    return (set(slow) if every else kit_tests(suite)) - {check}
+
+
 def failures(suite, recorded=None, backend="numpy", dtypes=(), without=(), examples=None):
     """Run the tests of a suite on a backend, as pytest would, `without` some; return {test: first error}.
 

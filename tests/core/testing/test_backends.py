@@ -13,7 +13,7 @@ import pytest
 from nacre import HostMemory, registry
 from nacre.protocols.backend import loop
 from nacre.testing import BackendTests as BackendSuite
-from run_suite import failures
+from run_suite import besides, failures, one_or_all
 
 Numpy: Any = registry().open("backend", "numpy")
 BROKEN: dict[str, tuple[type, str, str]] = {}
@@ -293,8 +293,9 @@ class StartsAThread(Plain):
         return run
 
 
+@one_or_all
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_promise_is_found_by_its_check(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_promise_is_found_by_its_check(name: str, every: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     made, check, words = BROKEN[name]
     monkeypatch.setattr("nacre.testing.outside.LATE", 0.05)
     monkeypatch.setattr("nacre.testing.backend.LATE", 0.05)
@@ -303,7 +304,7 @@ def test_a_broken_promise_is_found_by_its_check(name: str, monkeypatch: pytest.M
         backend = made
 
     Suite.opened = lambda self: made()
-    found = failures(Suite, dtypes=["float64"])
+    found = failures(Suite, dtypes=["float64"], without=besides(Suite, check, every))
     for end in StartsAThread.ends:
         end.set()
     assert check in found, f"{name} is not found by {check}, but by {found}"

@@ -20,7 +20,7 @@ from nacre import (
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
 from nacre_layers.initializers import Constant
-from run_suite import failures, kit_tests
+from run_suite import besides, failures, kit_tests, one_or_all
 from small_suites import Mean, MeanState, Scaled, ScaledLayer, ScaledState, WrongGradientOfWeight
 
 
@@ -562,13 +562,14 @@ def test_parts_without_an_example_are_found():
     assert "no example can be cut: not today" in str(failures(NeverCut)["test_examples"])
 
 
+@one_or_all
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_promise_is_found_by_its_check(name):
+def test_a_broken_promise_is_found_by_its_check(name, every):
     base, state, check, words, options = BROKEN[name]
     suite = type(name, (base,), {"state": state, **options})
     settings = np.geterr()
     try:
-        found = failures(suite, dtypes=["float64"], without={"test_growth"} - {check})
+        found = failures(suite, dtypes=["float64"], without=besides(suite, check, every, ["test_growth"]))
     finally:
         np.seterr(**settings)
     assert check in found, f"{name} is not found by {check}, but by {found}"

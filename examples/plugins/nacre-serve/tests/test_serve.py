@@ -133,7 +133,7 @@ def test_bad_requests_are_told(server: Server) -> None:
     server.limit = 4096
     for code, error, (body, kind, headers) in (
         (400, "the request is not JSON", (b"{", "application/json", {})),
-        (400, "a record has no 'file'", ({"file": "/etc/passwd"}, "application/json", {})),
+        (400, "the net reads no 'file'", ({"file": "/etc/passwd"}, "application/json", {})),
         (400, "the record has the shape (3,), but the net needs (1, 4, 4)", ([1, 2, 3], "application/json", {})),
         (400, "picture.png: this is not a picture", (b"no picture", "image/png", {})),
         (403, "not 'evil.example'", ([1], "application/json", {"Host": "evil.example:80"})),
@@ -154,7 +154,7 @@ def test_a_saved_net_stands_alone() -> None:
     net.save("net.nacre")
     done = CliRunner().invoke(command, ["net.nacre", "--port", "0", "--backend", "numpy"])
     assert done.exit_code == 0, done.output
-    assert "Missing argument" in CliRunner().invoke(command, ["net.toml", "--port", "0"]).output
+    assert "Missing argument" in str(CliRunner().invoke(command, ["net.toml", "--port", "0"]).exception)
 
 
 def test_it_says_what_it_is(server: Server) -> None:
