@@ -274,10 +274,10 @@ def _stacked(field: Field, values: list[Any]) -> Any:
 
 
 def empty_rows(fields: Mapping[str, Field], count: int) -> dict[str, Any]:
-    """Return places for records, as `Reader.read` fills them."""
+    """Return places for records, as `Reader.read` fills them: 0 where it writes nothing."""
     import numpy as np
 
     return {
-        name: [None] * count if field.codec or field.shape is None else np.empty((count, *field.shape), field.dtype)
+        name: [None] * count if field.codec or field.shape is None else np.zeros((count, *field.shape), field.dtype)
         for name, field in fields.items()
     }

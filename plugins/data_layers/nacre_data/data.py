@@ -220,8 +220,8 @@ class StoreRecords(Records):
         return ArrayRecords(self.where, self.tops, arrays)
 
     def empty(self, count: int) -> list[np.ndarray]:
-        """Return arrays for so many records."""
-        return [np.empty((count, *shape), kind) for shape, kind in zip(self.shapes, self.dtypes, strict=True)]
+        """Return arrays for so many records: 0 where a reader writes nothing, not what was in this memory before."""
+        return [np.zeros((count, *shape), kind) for shape, kind in zip(self.shapes, self.dtypes, strict=True)]
 
     def _places(self, arrays: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
         return dict(zip(self.tops, arrays, strict=True))

@@ -287,7 +287,7 @@ class RecordSourceState(SourceState, host_only=True):
             shape = len(blob), *shape
             kind = place_type(kind, blob.dtype) if changes or self.layer.ahead else blob.dtype
             direct = not self.layer.ahead and (shape, kind) == (blob.shape, blob.dtype)
-            places.append(blob if direct else np.empty(shape, kind))
+            places.append(blob if direct else np.zeros(shape, kind))
         return places
 
     def forward(self, inputs: list[Any]) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from nacre import Codec, DataError, Field, Reader, Store, default, open_records, store_of, store_to_write
 from nacre.net.records import PACKED
+from nacre.protocols.data_store import empty_rows
 
 
 @pytest.mark.parametrize("given", [str, Path, lambda path: [str(path)], lambda path: (path,)])
@@ -169,3 +170,10 @@ def test_what_no_store_reads(tmp_path: Path) -> None:
 def test_no_file_has_so_long_a_name() -> None:
     with pytest.raises(DataError, match=r"'once upon a time .*'\.\.\.: no file has so long a name"):
         store_of("once upon a time " * 30)
+
+
+def test_what_a_reader_does_not_write_is_0() -> None:
+    """And not what was in its memory before, which a loss would take for wrong labels."""
+    used = [np.full(4, -7) for _ in range(100)]
+    del used
+    assert empty_rows({"label": Field((), "int64")}, 4)["label"].tolist() == [0, 0, 0, 0]
