@@ -85,7 +85,6 @@ CASES: list[tuple[str, tuple[int, ...], list[Layer]]] = [
         ],
     ),
 ]
-NAMES = [name for name, _, _ in CASES]
 
 
 def make_net(shape: tuple[int, ...], layers: list[Layer], **options: Any) -> Net:
@@ -173,7 +172,10 @@ def ways(shape: tuple[int, ...], layers: list[Layer], compute: str) -> Iterator[
 
 
 @pytest.mark.parametrize("compute", COMPUTES)
-@pytest.mark.parametrize(("shape", "layers"), [case[1:] for case in CASES], ids=NAMES)
+@pytest.mark.parametrize(
+    ("shape", "layers"),
+    [pytest.param(*case[1:], id=case[0], marks=pytest.mark.long if "films" in case[0] else ()) for case in CASES],
+)
 def test_nan_goes_where_the_own_state_lets_it(shape: tuple[int, ...], layers: list[Layer], compute: str) -> None:
     clean = np.random.default_rng(3).normal(size=shape).astype(np.float32)
     own = oracle(shape, layers)

@@ -121,7 +121,10 @@ SOURCES: dict[str, Callable[..., Layer]] = {
         source=pictures(files), short_side=8, crop_size=4, mirror=True, **fields
     ),
 }
-every_source = pytest.mark.parametrize("name", SOURCES)
+SHORT = "Data, shard", "LMDBData", "ImageData"
+every_source = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in SHORT else pytest.mark.long) for name in SOURCES]
+)
 
 
 # The same bits

@@ -22,11 +22,15 @@ def backend():
 
 each = pytest.mark.parametrize("suite", list(suites()), ids=lambda suite: suite.__name__)
 REPEATED = ["test_random_shapes", "test_growth"]
+OF_NETS = ["examples", "global_state", "kernels", "memory_is_shared"]
+OF_NETS += ["partition", "phase_of_an_algorithm", "two_instances"]
+"""Checks that have little to do with a backend's arrays: `make long` has them on this one, too."""
 
 
 @each
 def test_on_cupy(suite, backend):
-    assert failures(suite, backend=backend, dtypes=["float32"], without=REPEATED, examples=1) == {}
+    without = [*REPEATED, *(f"test_{name}" for name in OF_NETS)]
+    assert failures(suite, backend=backend, dtypes=["float32"], without=without, examples=1) == {}
 
 
 @pytest.mark.long
