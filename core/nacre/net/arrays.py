@@ -14,7 +14,8 @@ from ..protocols.graph import Graph, Node
 from ..protocols.layer import Layer, Phase
 from ..text import free_name, listed
 from .classes import class_order
-from .frames import COLUMNS, array_of, by_columns, column_names
+from .columns import COLUMNS
+from .frames import array_of, by_columns, column_names
 from .input import InputLayer, without_ones
 
 if TYPE_CHECKING:

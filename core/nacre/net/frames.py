@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, brief, nearest
-from .columns import COLUMNS as COLUMNS
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,9 +16,10 @@ from ..fields.inputs import local_file
 from ..protocols.data_store import Field
 from ..protocols.layer import Layer
 from ..protocols.view import Fitted
+from .columns import COLUMNS
 from .files import FileRecords, Needed, batches, beside
 from .fitted import CLASSES
-from .frames import COLUMNS, array_of, by_columns
+from .frames import array_of, by_columns
 from .input import InputLayer, without_ones
 from .records import Packed, codec_of
 
