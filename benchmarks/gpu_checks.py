@@ -92,10 +92,13 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def replay(backend: str, name: str, steps: int, batch: int = 0) -> dict[str, Any]:
-    """Compare a training that is replayed, bit by bit, with one whose steps are called; and count its memory."""
-    replays = fresh(backend)
-    one = trained(name, replays, steps, batch=batch, dropout=True)
-    other = trained(name, fresh(backend, captures=False), steps, batch=batch, dropout=True)
+    """Compare a training that is replayed, bit by bit, with one whose steps are called; and count its memory.
+
+    Both nets are deterministic: else two trainings may differ however they run.
+    """
+    replays, how = fresh(backend), {"batch": batch, "dropout": True, "deterministic": True}
+    one = trained(name, replays, steps, **how)
+    other = trained(name, fresh(backend, captures=False), steps, **how)
     found = differing(one.values, other.values)
     same = not found and one.losses == other.losses and len(set(one.pools)) < 2
     graphs = [one.graphs, other.graphs]

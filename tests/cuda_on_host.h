@@ -166,6 +166,10 @@ inline unsigned __float_as_uint(float x) {
     return bits;
 }
 
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float rsqrt(float x) { return 1 / sqrtf(x); }
+inline double rsqrt(double x) { return 1 / sqrt(x); }
+inline double __dmul_rn(double a, double b) { return a * b; }
 inline float __uint_as_float(unsigned bits) {
     float x;
     memcpy(&x, &bits, 4);

@@ -7,7 +7,7 @@ import inspect
 import json
 import mmap
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +25,7 @@ from exact import narrow, widen
 from nacre import L, Net, Solver
 from nacre_cupy import library
 from nacre_cupy.convolutions import Convolution, graph_of
+from nacre_cupy.dnn import Dnn
 from nacre_cupy.kernels import blobs
 from nacre_cupy.kernels.bias import BiasGradient
 from nacre_cupy.kernels.launch import source
@@ -87,9 +88,9 @@ def test_a_net_is_that_on_numpy(backend: Any) -> None:
 
 def test_bias_and_relu_are_in_one_graph_and_plans_are_kept_for_each_shape(backend: Any, frontend: Any) -> None:
     computed(backend, maps(), turns=3)
-    # in C++ words: conv, bias and ReLU; called, and captured, but replayed without Python
+    # in C++ words: conv, bias and ReLU; timed and called, and captured, but replayed without Python
     once = [("forward", 3), ("forward", 2), ("weight", 1), ("data", 1), ("weight", 1), ("data", 1)]
-    assert [(way, nodes) for way, _, nodes in frontend.ran] == once * 2
+    assert [(way, nodes) for way, _, nodes in frontend.ran] == [one for one in once for _ in range(2)] + once
     made = dict(backend.dnn._made)
     assert len(made) == 6
     computed(backend, maps())
@@ -155,9 +156,9 @@ def test_plans_are_deterministic_and_exact_where_that_is_asked_for(
     backend: Any, frontend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def plans(here: Any, **options: Any) -> set[str]:
-        frontend.ran.clear()
+        here.dnn._made.clear()
         computed(here, maps(), **options)
-        return {name for _, name, _ in frontend.ran}
+        return {one.plan.name for one in here.dnn._made.values()}
 
     assert plans(backend) == plans(backend, deterministic=True) == {"exact"}  # in float32 those of the stand-in are
     assert plans(backend, compute="bf16") == {"any order"}
@@ -174,7 +175,7 @@ def test_without_cudnn_the_layers_own_code_computes(backend: Any, monkeypatch: p
     monkeypatch.setattr(library, "without_cudnn", lambda: "cuDNN's frontend is not installed: type this")
     plain = cupy_standin.watched()()
     assert plain.dnn is None and plain.environment()["convolutions"].startswith("cuBLASLt (cuDNN's frontend is not")
-    assert backend.environment()["convolutions"] == "cuDNN 9.26.0"
+    assert backend.environment()["convolutions"] == f"cuDNN {backend.dnn.version}"
     check(computed(plain, maps()), computed("numpy", maps()))
     with Net("maps", maps(), backend=plain) as net:
         choice = net.node_ops["conv1"].choice
@@ -232,9 +233,10 @@ def test_plans_are_kept_for_the_next_start(
     files[1].write_bytes(b"")
     whole = b"exact\n100\nof another cuDNN"  # whole, but not what can be loaded
     files[2].write_bytes(sha256(whole).digest() + whole)
-    assert again() == 3 and again() == 0
+    timed = 3  # the first plan, those that are timed, and the one that is taken
+    assert again() == 3 * timed and again() == 0
     monkeypatch.setattr(frontend, "__version__", "1.29.0")
-    assert again() == 6
+    assert again() == 6 * timed
     with monkeypatch.context() as patch:
         patch.setattr(frontend, "__version__", "1.29.1")
 
@@ -242,12 +244,46 @@ def test_plans_are_kept_for_the_next_start(
             raise frontend.cudnnGraphNotSupportedError("this plan cannot be serialized")
 
         patch.setattr(importlib.import_module("dnn").Graph, "serialize", refused)
-        assert again() == again() == 6
+        assert again() == again() == 6 * timed
     monkeypatch.setenv("NACRE_CACHE", "")
-    assert again() == again() == 6
+    assert again() == again() == 6 * timed
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NACRE_CACHE", str(tmp_path / "file"))  # where no folder can be made
-    assert again() == 6
+    assert again() == 6 * timed
+
+
+def test_of_the_first_plans_the_fastest_is_taken_and_kept(
+    backend: Any, frontend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NACRE_CACHE", str(tmp_path))
+    tried: list[str] = []
+
+    def seconds(dnn: Dnn, run: Callable[[], None]) -> float:
+        assert cupy_standin.real_seconds(dnn, run) > 0
+        tried.append(frontend.ran[-1][1])
+        return {"any order": 3.0, "fast": 1.0, "exact": 2.0}[tried[-1]]
+
+    monkeypatch.setattr(Dnn, "_seconds", seconds)
+    first = computed(backend, maps(), compute="bf16", turns=3)
+    made = [*backend.dnn._made.values()]
+    assert tried == ["any order", "fast", "exact"] * len(made)
+    assert {(one.plan.name, one.workspace) for one in made} == {("fast", 4096)} and len(plans_kept()) == len(made)
+    there = cupy_standin.watched()()
+    check(computed(there, maps(), compute="bf16", turns=3), first, 0)
+    assert {one.plan.name for one in there.dnn._made.values()} == {"fast"} and len(tried) == 3 * len(made)
+    computed(backend, maps(), compute="bf16", deterministic=True)
+    assert len(tried) == 3 * len(made), "another start must take the same plan"
+
+
+def test_plans_that_are_timed_need_no_more_memory_than_there_is(backend: Any, frontend: Any) -> None:
+    one = Convolution(1, 1, (8, 8), 1, (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), 1)
+    for room, names in ((4096, {"any order", "fast", "exact"}), (4095, {"any order", "exact"})):
+        frontend.ran.clear()
+        made = backend.dnn.computation(graph_of, one, "forward", "bf16", deterministic=False, room=room)
+        with backend.here:
+            arrays = {name: backend.empty((64,), "uint16") for name in "xwy"}
+            made.enqueue(arrays, backend.empty((made.workspace,), "uint8"))
+        assert made.workspace <= room and {name for _, name, _ in frontend.ran} == names
 
 
 def test_a_training_is_that_on_numpy_also_where_the_device_runs_late(cupy: Any, backend: Any) -> None:

@@ -66,7 +66,7 @@ class Target:
             key = f"{backend.name} {node.name}"
             if key not in self.views:
                 view = named_view(self.view(backend), node.user.name, node.name, node.micro)
-                self._keep(key, view if node.part is None else part_view(view, node.part, self.between))
+                self.views[key] = view if node.part is None else part_view(view, node.part, self.between)
             return self.views[key]
         if backend.name not in self.views:
             view = View(
@@ -85,13 +85,10 @@ class Target:
                 communicator=self.communicator,
                 find_kernel=self.find_kernel,
             )
-            self._keep(backend.name, view)
+            self.views[backend.name] = view
+            if not backend.on_host:
+                self.on_devices.append(view)  # what others of it have required is its own
         return self.views[backend.name]
-
-    def _keep(self, key: str, view: View) -> None:
-        self.views[key] = view
-        if not view.backend.on_host:
-            self.on_devices.append(view)
 
     def check_required(self) -> None:
         """Raise the error of what a state has required in the last pass, if it is not so."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -12,16 +14,35 @@ import numpy as np
 from nacre import Array
 
 from .kept import KeptPlan
-from .plans import MOST_WORKSPACE, TENSORS, Plan, build
+from .plans import MOST_WORKSPACE, TENSORS, Plan, build, plans
+
+TRIED = 6
+"""How many plans are timed for a graph: cuDNN's rules have the best one among the first, but seldom as the first."""
+
+LONG = 1e-3
+"""Seconds of a call beside which what it takes to start one counts for nothing."""
+CALLS = 20
+"""How many shorter calls are timed together."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Computation:
-    """A graph of cuDNN with the plan that computes it, on the stream of a handle."""
+    """A graph of cuDNN with the plan that computes it, on the stream of a handle.
+
+    `choose`, if there is one, chooses another graph and plan when it is enqueued for the first time; it is given what
+    the graph is executed on.
+    """
 
     graph: Any
     plan: Plan
     handle: Any
+    choose: Callable[[Computation, dict[int, int], Array], None] | None = None
+    room: int = 0
+
+    @property
+    def workspace(self) -> int:
+        """The bytes of memory that it needs besides the arrays; until a plan is chosen that may need up to `room`."""
+        return self.plan.workspace if self.choose is None else max(self.plan.workspace, self.room)
 
     def enqueue(
         self,
@@ -31,12 +52,14 @@ class Computation:
     ) -> None:
         """Enqueue it on arrays by their tensors' numbers, or names of `TENSORS`, which stand for these.
 
-        `workspace` has `plan.workspace` bytes. `numbers` are those that the graph takes from the host, each an array of
-        one; they are read at once.
+        `workspace` has as many bytes as that property says. `numbers` are those that the graph takes from the host,
+        each an array of one; they are read at once.
         """
         given = [(name, array.data.ptr) for name, array in arrays.items()]
         given += [(name, number.ctypes.data) for name, number in (numbers or {}).items()]
         places = {TENSORS[name] if isinstance(name, str) else name: address for name, address in given}
+        if self.choose is not None:
+            self.choose(self, places, workspace)
         self.graph.execute(places, workspace.data.ptr, handle=self.handle)
 
 
@@ -58,22 +81,36 @@ class Dnn:
         return self.module.backend_version_string()
 
     def computation(
-        self, graph_of: Callable[..., Any], one: Any, way: str, dtype: str, *, deterministic: bool, **behind: bool
+        self,
+        graph_of: Callable[..., Any],
+        one: Any,
+        way: str,
+        dtype: str,
+        *,
+        deterministic: bool,
+        room: int = 0,
+        **behind: bool,
     ) -> Computation | None:
         """Return what computes `graph_of(cudnn, one, way, dtype, **behind)`, or None if cuDNN cannot.
 
         `graph_of` is that of convolutions.py or of normalisations.py, or anybody's: a function at the top of a module,
         whose graph has a number for each tensor that is not virtual (`set_uid`). `one` has the sizes; it is hashable.
+        With `room`, bytes of memory, it is first computed several times, by several plans that need no more, and the
+        fastest one is taken: so it may not read what it writes. If it is to be deterministic, nothing is timed: another
+        start might find another plan the fastest.
         """
-        key = graph_of, one, way, dtype, deterministic, *sorted(behind.items())
+        room = 0 if deterministic else min(room, self._most)
+        key = graph_of, one, way, dtype, deterministic, room, *sorted(behind.items())
         if key not in self._made:
             try:
-                self._made[key] = self._chosen(*key[1:4], deterministic, partial(graph_of, **behind))
+                self._made[key] = self._chosen(*key[1:6], partial(graph_of, **behind))
             except LookupError:
                 self._made[key] = None
         return self._made[key]
 
-    def _chosen(self, one: Any, way: str, dtype: str, deterministic: bool, graph_of: Callable[..., Any]) -> Computation:
+    def _chosen(
+        self, one: Any, way: str, dtype: str, deterministic: bool, room: int, graph_of: Callable[..., Any]
+    ) -> Computation:
         """Return what computes a graph, by the plan that was chosen at an earlier start if there was one.
 
         Raises:
@@ -86,12 +123,58 @@ class Dnn:
             draft.validate()
         except cudnn.cudnnGraphNotSupportedError as error:
             raise LookupError(str(error)) from error
-        kept = KeptPlan(self.version, cudnn.__version__, self._where, draft.key(), one, way, dtype, limits)
+        kept = KeptPlan(self.version, cudnn.__version__, self._where, draft.key(), one, way, dtype, limits, room)
         if (found := kept.read(cudnn, handle)) is not None:
             return Computation(*found, handle)
         plan = build(cudnn, graph, **limits)
-        kept.write(cudnn, graph, plan)
-        return Computation(graph, plan, handle)
+        if not room:
+            kept.write(cudnn, graph, plan)
+            return Computation(graph, plan, handle)
+        again = partial(graph_of, cudnn, one, way, dtype, handle=handle)
+        return Computation(graph, plan, handle, partial(self._choose, again, limits, kept), room)
+
+    def _choose(
+        self,
+        graph_of: Callable[[], Any],
+        limits: Mapping[str, Any],
+        kept: KeptPlan,
+        computation: Computation,
+        places: dict[int, int],
+        workspace: Array,
+    ) -> None:
+        """Give a computation the fastest of a graph's first plans on these arrays."""
+        if self._stream.is_capturing():
+            return
+        graph, found = graph_of(), list[tuple[float, int, Plan]]()
+        limits = {**limits, "most_workspace": min(computation.workspace, workspace.nbytes)}
+        for plan in islice(plans(self.module, graph, **limits), TRIED):
+            run = partial(graph.execute, places, workspace.data.ptr, handle=computation.handle)
+            found.append((self._seconds(run), plan.index, plan))
+        _, index, plan = min(found)
+        graph.build_plan_at_index(index)
+        kept.write(self.module, graph, plan)
+        computation.graph, computation.plan, computation.choose = graph, plan, None
+
+    def _seconds(self, run: Callable[[], None]) -> float:
+        """Return the seconds of a call on the stream: the mean of some that follow each other, once it has run."""
+        stream = self._stream
+        run()
+        stream.synchronize()
+        begin = time.perf_counter()
+        run()
+        stream.synchronize()
+        if (once := time.perf_counter() - begin) > LONG:
+            return once
+        stream.begin_capture()  # what it takes to start one counts for nothing in a captured iteration
+        for _ in range(CALLS):
+            run()
+        graph = stream.end_capture()
+        graph.launch(stream)
+        stream.synchronize()
+        begin = time.perf_counter()
+        graph.launch(stream)
+        stream.synchronize()
+        return (time.perf_counter() - begin) / CALLS
 
     def opened(self) -> Any:
         """Return cuDNN's handle, on the backend's stream."""

@@ -30,6 +30,23 @@ class Functions:
         """Return the product of two arrays, as NumPy's `dot`; that of vectors is added up in float64."""
         return self._dot_of_vectors(a, b, out) if can_dot(a, b, out) else self._products.dot(a, b, out)
 
+    def max(self, a: Array, axis: Any = None, out: Array = None, keepdims: bool = False) -> Array:
+        """Return the largest numbers, as NumPy's `max`."""
+        return self._given(self._cupy.max(a, axis, keepdims=keepdims), out)
+
+    def min(self, a: Array, axis: Any = None, out: Array = None, keepdims: bool = False) -> Array:
+        """Return the smallest numbers, as NumPy's `min`."""
+        return self._given(self._cupy.min(a, axis, keepdims=keepdims), out)
+
+    amax, amin = max, min
+
+    def _given(self, found: Array, out: Array | None) -> Array:
+        """Return a result, in `out` if there is one: CuPy 14.2 takes an `out` of max and min for their dtype."""
+        if out is None:
+            return found
+        self._cupy.copyto(out, found)
+        return out
+
     def take(self, a: Array, indices: Array, axis: int | None = None, out: Array = None, mode: str = "raise") -> Array:
         """Take elements; an index out of range is counted round, or clipped: a GPU raises nothing."""
         if mode == "clip":

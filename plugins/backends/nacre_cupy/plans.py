@@ -11,6 +11,8 @@ from typing import Any
 
 MOST_WORKSPACE = 1 << 30
 """Bytes of memory that a plan may need besides the arrays."""
+INEXACT = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION", "FFT", "WINOGRAD")
+"""What cuDNN notes of plans whose results in float32 are not exact in all digits."""
 NAMES = (
     *("x", "w", "y", "bias", "other"),
     *("scale", "mean", "slope", "old_mean", "old_variance", "new_mean", "new_variance", "mask"),
@@ -24,10 +26,14 @@ TENSORS = {name: number for number, name in enumerate(NAMES, 1)}
 
 @dataclass(frozen=True)
 class Plan:
-    """What cuDNN computes a graph with: the plan's name, and the bytes of memory that it needs besides the arrays."""
+    """What cuDNN computes a graph with: the plan's name, and the bytes of memory that it needs besides the arrays.
+
+    `index` is its place among the graph's plans; 0 for one that was read back, whose graph has no others.
+    """
 
     name: str
     workspace: int
+    index: int = 0
 
 
 def channels_last(shape: Sequence[int]) -> list[int]:
@@ -47,8 +53,9 @@ def plans(
     Raises:
         LookupError: none can be built.
     """
-    notes = [cudnn.numerical_note.NONDETERMINISTIC] if deterministic else []
-    notes += [] if tensor_cores else [cudnn.numerical_note.TENSOR_CORE]
+    known = cudnn.numerical_note
+    notes = [known.NONDETERMINISTIC] if deterministic else []
+    notes += [] if tensor_cores else [getattr(known, name) for name in INEXACT]
     try:
         graph.validate()
         graph.build_operation_graph()
@@ -67,7 +74,7 @@ def plans(
             reason = _first_line(error)
             continue
         some = True
-        yield Plan(graph.get_plan_name_at_index(index), graph.get_workspace_size_plan_at_index(index))
+        yield Plan(graph.get_plan_name_at_index(index), graph.get_workspace_size_plan_at_index(index), index)
     if not some:
         raise LookupError(f"cuDNN has no plan for this graph; the last reason: {reason}")
 

@@ -144,6 +144,8 @@ def reduction(name, result):
 
     def reduce(a, axis=None, dtype=None, out=None, keepdims=False):
         array_like(a, name)
+        if out is not None and name in ("max", "min", "amax", "amin"):
+            raise TypeError(f"{name}: 14.2 takes `out` for the dtype where CUB computes")
         kind = np.dtype(dtype) if dtype is not None else result(a.dtype)
         shape = of_numpy(np.broadcast_to(np.ones((), a.dtype), a.shape), axis=axis, keepdims=keepdims).shape
         made = ndarray(shape, kind) if out is None else array_like(out, name)

@@ -18,6 +18,9 @@ from .bias import BiasGradient
 from .blobs import convert, transpose
 from .launch import CudaKernel
 
+ROOM = 8
+"""Bytes for each number of the images and of the result that plans may need that are timed: a copy of them, padded."""
+
 
 class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
     """Convolution of images with two axes, in groups or without; applies ReLU itself.
@@ -59,7 +62,7 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
         ways: list[Way] = [way for way, is_wanted in wanted.items() if is_wanted]
         self.computations = {way: self.computation(way, **(self._behind() if way == "forward" else {})) for way in ways}
         known = [one for one in self.computations.values() if one is not None]
-        self.most = max([1, *(one.plan.workspace for one in known)])
+        self.most = max([1, *(one.workspace for one in known)])
         view.scratch((self.most,), "uint8")  # now, so that a net that is too large is told before it runs
         self.products = None if len(known) == len(ways) else ByProducts(view, g, self.layer.n_group)
 
@@ -72,8 +75,8 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
         view = self.backend
         dtype = "bf16" if view.compute == "bf16" else "tf32" if self.device.products.tf32 else "float32"
         with self.device.here:
-            dnn, deterministic = self.device.dnn, view.deterministic
-            return dnn.computation(graph_of, self.one, way, dtype, deterministic=deterministic, **behind)
+            how = {"deterministic": view.deterministic, "room": ROOM * (prod(self.one.x) + prod(self.one.y))}
+            return self.device.dnn.computation(graph_of, self.one, way, dtype, **how, **behind)
 
     def sum_behind(self, neuron: Neuron) -> Callable[[list[Any], list[Any]], LayerState] | None:
         if not is_identity(self.layer.neuron):

@@ -28,13 +28,21 @@ struct Extent {
         (int)outer, (int)inner, {(int)rows, (int)down, (int)up}, { (int)columns, (int)down_columns, (int)up_columns }  \
     }
 
-template <class W> __device__ inline W raised(W norm, W power) {
-    if (power == W(0.75)) { // two roots are much faster
-        const W root = sqrt(norm);
-        return root * sqrt(root);
+// What a number is multiplied with: 1 / norm^power, and `again` what its part in the gradients of others is, 1 / norm.
+template <class W> struct Inverse {
+    W raised, again;
+
+    __device__ Inverse(W norm, W power) {
+        if (power == W(0.75)) { // two roots are much faster
+            const W root = rsqrt(norm);
+            raised = root * sqrt(root);
+            again = root * root;
+        } else {
+            raised = W(1) / pow(norm, power);
+            again = W(1) / norm;
+        }
     }
-    return pow(norm, power);
-}
+};
 
 template <int N, class T>
 __device__ void normalise(const T *x, T *y, Wide<T> *norms, Wide<T> factor, Wide<T> shift, Wide<T> power, Extent e) {
@@ -56,7 +64,7 @@ __device__ void normalise(const T *x, T *y, Wide<T> *norms, Wide<T> factor, Wide
         Pack<W, N> kept;
         for (int n = 0; n < N; n++) {
             kept.at[n] = norm[n] + shift;
-            top.at[n] = narrow<T>(widen(pack.at[n]) / raised(kept.at[n], power));
+            top.at[n] = narrow<T>(widen(pack.at[n]) * Inverse<W>(kept.at[n], power).raised);
         }
         store<N>(y + (i64)item * N, top);
         if (norms != nullptr) store<N>(norms + (i64)item * N, kept);
@@ -102,7 +110,7 @@ __device__ void normalise_line(const T *x, T *y, Wide<T> *norms, Wide<T> factor,
 #pragma unroll
         for (int n = 0; n < N; n++) {
             kept.at[n] = window_sum<N>(squares, n, e.rows.down, e.rows.up) + shift;
-            top.at[n] = narrow<T>(own[n] / raised(kept.at[n], power));
+            top.at[n] = narrow<T>(own[n] * Inverse<W>(kept.at[n], power).raised);
         }
         store<N>(y + at, top);
         if (norms != nullptr) store<N>(norms + at, kept);
@@ -139,8 +147,9 @@ __device__ void differentiate(const T *x, const Wide<T> *norms, const T *dy, T *
                 const Pack<T, N> given = load<N>(x + at), gradient = load<N>(dy + at);
                 const Pack<W, N> norm = load<N>(norms + at);
                 for (int n = 0; n < N; n++) {
-                    const W part = widen(gradient.at[n]) / raised(norm.at[n], power);
-                    sum[n] += part * widen(given.at[n]) / norm.at[n];
+                    const Inverse<W> inverse(norm.at[n], power);
+                    const W part = widen(gradient.at[n]) * inverse.raised;
+                    sum[n] += part * widen(given.at[n]) * inverse.again;
                     if (i == row && j == column) direct[n] = part;
                 }
             }
@@ -169,8 +178,10 @@ __device__ void differentiate_line(const T *x, const Wide<T> *norms, const T *dy
             const Pack<W, N> norm = load<N>(norms + from);
 #pragma unroll
             for (int n = 0; n < N; n++) {
-                const W part = widen(gradient.at[n]) / raised(norm.at[n], power);
-                parts[third * N + n] = inside ? part * widen(given.at[n]) / norm.at[n] : W(0);
+                if (third == 0 ? n < N - e.rows.up : third == 2 && n >= e.rows.down) continue; // no window has it
+                const Inverse<W> inverse(norm.at[n], power);
+                const W part = widen(gradient.at[n]) * inverse.raised;
+                parts[third * N + n] = inside ? part * widen(given.at[n]) * inverse.again : W(0);
                 if (third == 1) {
                     direct[n] = part;
                     own[n] = widen(given.at[n]);

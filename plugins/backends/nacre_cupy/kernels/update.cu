@@ -58,7 +58,7 @@ struct CenteredRMSProp {
     template <class W> __device__ static W change(W w, W g, W &h, W &v, W &m, const Step<W> &s) {
         h = averaged(h, g * g, s.exact_a);
         m = averaged(m, g, s.exact_a);
-        v = v * s.momentum - g / s.root(larger(h - m * m, W(0)), s.b) * s.rate;
+        v = v * s.momentum - g / s.root(larger(h - multiplied(m, m), W(0)), s.b) * s.rate;
         return w + v;
     }
     static const int histories = 3;
