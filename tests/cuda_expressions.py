@@ -70,6 +70,9 @@ EXPRESSIONS: dict[str, list[str]] = {
         *(f"batch_norm_{one}<{wide}>" for one in ("follow", "total") for wide in KINDS[:2]),
     ],
     "bias": [*(f"bias_parts<{kind}>" for kind in NARROW), "bias_total<float>"],
+    "squares": [
+        f"{name}<{kind}>" for name, kind in product(("square_images", "square_filters", "filters_of_squares"), NARROW)
+    ],
     "blobs": [
         *(f"{way}_to<{to}, {kind}>" for way, to, kind in product(("convert", "transpose"), NARROW, NARROW)),
         *(f"add_to<{kind}>" for kind in NARROW),

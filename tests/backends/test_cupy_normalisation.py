@@ -157,7 +157,10 @@ def test_a_training_is_that_on_numpy_also_where_the_device_runs_late(cupy: Any, 
         second = L.BatchNorm()(L.Convolution(n_filter=8, kernel=3, pad=1)(first))
         added = L.ElementWise(neuron="ReLU")(first, second)
         layers = [L.SoftmaxLoss()(L.InnerProduct(output_dim=3)(added), label)]
-        with Net("pictures", layers, backend=here, seed=3, **SPLIT) as net, SOLVER.start(net) as training:
+        with (
+            Net("pictures", layers, backend=here, seed=3, deterministic=True, **SPLIT) as net,
+            SOLVER.start(net) as training,
+        ):
             return cupy_standin.losses_of(training, 6, backend if here is backend else None)
 
     wanted, found = trained("numpy"), trained(backend)

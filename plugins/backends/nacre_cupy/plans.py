@@ -64,6 +64,8 @@ def plans(
         raise LookupError(f"cuDNN has no plan for this graph: {_first_line(error)}") from error
     if notes:
         graph.deselect_numeric_notes(notes)
+    if not tensor_cores:  # cuDNN does not note that products by cuBLASLt are in TF32
+        graph.deselect_behavior_notes([cudnn.behavior_note.CUBLASLT_DEPENDENCY])
     if most_workspace is not None:
         graph.deselect_workspace_greater_than(most_workspace)
     reason, some = "none", False

@@ -15,8 +15,9 @@ from nacre_layers.neurons import is_relu
 from .. import library
 from ..convolutions import Convolution, Way, graph_of
 from .bias import BiasGradient
-from .blobs import convert, transpose
+from .blobs import KINDS, convert, transpose
 from .launch import CudaKernel
+from .squares import Squares
 
 ROOM = 8
 """Bytes for each number of the images and of the result that plans may need that are timed: a copy of them, padded."""
@@ -47,10 +48,6 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
     def ready(self) -> None:
         view, g = self.backend, self.geometry
         self.kind = "uint16" if view.compute == "bf16" else "float32"
-        self.cells = prod(self.one.kernel)
-        # one channel, or one cell, lies alike in both orders
-        self.as_it_is = self.kind == "float32" and 1 in (self.cells, g.weight[1])
-        self.filters = None if self.as_it_is else view.empty((prod(g.weight),), self.kind)
         self.narrow_bias = view.empty((g.filters,), self.kind) if self.kind != "float32" and self.layer.bias else None
         self.sums = BiasGradient(view, prod(g.top) // g.filters, g.filters)
         trains = self.blobs_diff[0] is not None
@@ -60,11 +57,36 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
             "data": trains and self.diffs[0] is not None,
         }
         ways: list[Way] = [way for way, is_wanted in wanted.items() if is_wanted]
-        self.computations = {way: self.computation(way, **(self._behind() if way == "forward" else {})) for way in ways}
+        self.squares = self._squares(ways)
+        self.computations = self._computations(ways)
+        self.cells = prod(self.one.kernel)
+        # one channel, or one cell, lies alike in both orders
+        self.as_it_is = self.squares is None and self.kind == "float32" and 1 in (self.cells, g.weight[1])
+        self.filters = None if self.as_it_is else view.empty((prod(self.one.w),), self.kind)
+        self.images = None if self.squares is None else view.empty((prod(self.one.x),), self.kind)
         known = [one for one in self.computations.values() if one is not None]
         self.most = max([1, *(one.workspace for one in known)])
         view.scratch((self.most,), "uint8")  # now, so that a net that is too large is told before it runs
         self.products = None if len(known) == len(ways) else ByProducts(view, g, self.layer.n_group)
+
+    def _squares(self, ways: list[Way]) -> Squares | None:
+        """Return what makes it a convolution of squares, which is `one` from now on, or None if that is of no use."""
+        if self._dtype == "float32" or "data" in ways or not Squares.fit(self.one):
+            return None
+        made = Squares(self.backend, self.one, KINDS[self.kind])
+        self.one = made.squared
+        if None not in self._computations(ways).values():
+            return made
+        self.one = made.one
+        return None
+
+    def _computations(self, ways: list[Way]) -> dict[Way, Any]:
+        return {way: self.computation(way, **(self._behind() if way == "forward" else {})) for way in ways}
+
+    @property
+    def _dtype(self) -> str:
+        """The type of arrays and products, as convolutions.py names them."""
+        return "bf16" if self.backend.compute == "bf16" else "tf32" if self.device.products.tf32 else "float32"
 
     def _behind(self) -> dict[str, bool]:
         """Return what comes behind the convolution in forward."""
@@ -72,11 +94,9 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
 
     def computation(self, way: Way, **behind: bool) -> Any:
         """Return what computes it, or one of its gradients, with what comes behind it; None if cuDNN cannot."""
-        view = self.backend
-        dtype = "bf16" if view.compute == "bf16" else "tf32" if self.device.products.tf32 else "float32"
         with self.device.here:
-            how = {"deterministic": view.deterministic, "room": ROOM * (prod(self.one.x) + prod(self.one.y))}
-            return self.device.dnn.computation(graph_of, self.one, way, dtype, **how, **behind)
+            how = {"deterministic": self.backend.deterministic, "room": ROOM * (prod(self.one.x) + prod(self.one.y))}
+            return self.device.dnn.computation(graph_of, self.one, way, self._dtype, **how, **behind)
 
     def sum_behind(self, neuron: Neuron) -> Callable[[list[Any], list[Any]], LayerState] | None:
         if not is_identity(self.layer.neuron):
@@ -96,19 +116,26 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
 
     def forward(self, inputs: list[Own]) -> None:
         x, y, (weight, *biases) = inputs[0], self.blobs[0], self.parameters
-        if self.filters is not None:
+        if self.squares is not None:
+            self.squares.filters(weight.blob, self.filters)
+            self.squares.images(x.memory, self.images)
+        elif self.filters is not None:
             transpose(self.backend, weight.blob, self.filters, self.geometry.weight[1], self.cells)
         if self.computations["forward"] is None:
             assert self.products is not None
             self.products.forward(x, weight.blob, biases[0].blob if biases else None, y, relu=self.relu)
             return
-        arrays = {"x": x.memory, "w": self._laid(), "y": y.memory}
+        arrays = {"x": self._read(x), "w": self._laid(), "y": y.memory}
         if biases:
             arrays["bias"] = biases[0].blob
             if self.narrow_bias is not None:
                 convert(self.backend, biases[0].blob, self.narrow_bias)
                 arrays["bias"] = self.narrow_bias
         self._enqueue("forward", **arrays, **self._summand())
+
+    def _read(self, x: Own) -> Array:
+        """Return the images as cuDNN reads them; `forward` has written them."""
+        return x.memory if self.images is None else self.images
 
     def _summand(self) -> dict[str, Array]:
         """Return the array that is added in forward, by its name there, if there is one."""
@@ -146,9 +173,11 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
             assert self.products is not None
             self.products.weight(x, dy, gradient)
             return
-        made = gradient if self.as_it_is else self.backend.scratch((gradient.size,), self.kind, 1)
-        self._enqueue("weight", x=x.memory, w=made, y=dy.memory)
-        if made is not gradient:
+        made = gradient if self.as_it_is else self.backend.scratch((prod(self.one.w),), self.kind, 1)
+        self._enqueue("weight", x=self._read(x), w=made, y=dy.memory)
+        if self.squares is not None:
+            self.squares.gradient(made, gradient)
+        elif made is not gradient:
             transpose(self.backend, made, gradient, self.cells, self.geometry.weight[1])
 
 
