@@ -18,8 +18,8 @@ from cublaslt import BF16, bits_of, rounded, widened
 from numpy.lib.stride_tricks import as_strided
 
 INTERFACE = json.loads(Path(__file__).with_name("dnn.json").read_text(encoding="utf-8"))
-behavior_note, data_type, heur_mode, numerical_note = (
-    enum.Enum(name, INTERFACE["enums"][name]) for name in ("behavior_note", "data_type", "heur_mode", "numerical_note")
+data_type, heur_mode, numerical_note = (
+    enum.Enum(name, INTERFACE["enums"][name]) for name in ("data_type", "heur_mode", "numerical_note")
 )
 TYPES = {data_type.FLOAT: np.dtype(np.float32), data_type.BFLOAT16: np.dtype(np.uint16)}
 IN_TF32 = 77
@@ -89,7 +89,7 @@ class Frontend:
     """The module `cudnn` over a stand-in for CuPy; a graph with an operation in `lacks` has no plan."""
 
     __version__ = INTERFACE["version"]
-    behavior_note, data_type, heur_mode, numerical_note = behavior_note, data_type, heur_mode, numerical_note
+    data_type, heur_mode, numerical_note = data_type, heur_mode, numerical_note
     cudnnGraphNotSupportedError = cudnnGraphNotSupportedError
 
     def __init__(self, cupy):
@@ -282,16 +282,14 @@ class Graph:
             ("any order", {note.NONDETERMINISTIC, *fast}, 0),
             ("fast", fast, 4096),
             ("exact", set(), 100),
-            ("by cuBLASLt", {behavior_note.CUBLASLT_DEPENDENCY}, 0),  # in TF32, and cuDNN does not note it
+            ("exact, too", set(), 0),
+            ("unnoted", set(), 0),  # in TF32, and nothing says so
         ]
 
     def deselect_numeric_notes(self, notes):
         assert self.plans, "filters of plans are for plans that are there"
         self.barred |= set(notes)
         return self
-
-    def deselect_behavior_notes(self, notes):
-        return self.deselect_numeric_notes(notes)
 
     def deselect_workspace_greater_than(self, workspace_limit):
         self.most = workspace_limit
@@ -344,7 +342,7 @@ class Graph:
         assert workspace or not size, f"plan {name!r} needs {size} bytes of workspace"
         places = dict(tensor_dict)
         numbers = {one.uid: float(one.at(places[one.uid])[1].item()) for one in needed.values() if one.by_value}
-        inexact = notes & {numerical_note.TENSOR_CORE, behavior_note.CUBLASLT_DEPENDENCY}
+        inexact = numerical_note.TENSOR_CORE in notes or name == "unnoted"
         fast = IN_TF32 if self.io == data_type.FLOAT and inexact else None
         self.frontend.ran.append((self.nodes[0][0], name, len(self.nodes)))
 

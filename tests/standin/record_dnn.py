@@ -8,7 +8,7 @@ import cudnn
 from cudnn import _pygraph
 from recorded import parameters, text
 
-ENUMS = ("behavior_note", "data_type", "heur_mode", "numerical_note")
+ENUMS = ("data_type", "heur_mode", "numerical_note")
 FUNCTIONS = (
     "backend_version_string",
     "create_device_properties",

@@ -11,7 +11,10 @@ from typing import Any
 
 MOST_WORKSPACE = 1 << 30
 """Bytes of memory that a plan may need besides the arrays."""
-INEXACT = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION", "FFT", "WINOGRAD")
+INEXACT = (
+    *("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION", "FFT"),
+    *("WINOGRAD", "WINOGRAD_TILE_4x4", "WINOGRAD_TILE_6x6", "WINOGRAD_TILE_13x13"),
+)
 """What cuDNN notes of plans whose results in float32 are not exact in all digits."""
 NAMES = (
     *("x", "w", "y", "bias", "other"),
@@ -64,8 +67,6 @@ def plans(
         raise LookupError(f"cuDNN has no plan for this graph: {_first_line(error)}") from error
     if notes:
         graph.deselect_numeric_notes(notes)
-    if not tensor_cores:  # cuDNN does not note that products by cuBLASLt are in TF32
-        graph.deselect_behavior_notes([cudnn.behavior_note.CUBLASLT_DEPENDENCY])
     if most_workspace is not None:
         graph.deselect_workspace_greater_than(most_workspace)
     reason, some = "none", False

@@ -95,8 +95,16 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
     def computation(self, way: Way, **behind: bool) -> Any:
         """Return what computes it, or one of its gradients, with what comes behind it; None if cuDNN cannot."""
         with self.device.here:
-            how = {"deterministic": self.backend.deterministic, "room": ROOM * (prod(self.one.x) + prod(self.one.y))}
-            return self.device.dnn.computation(graph_of, self.one, way, self._dtype, **how, **behind)
+            return self.device.dnn.computation(
+                graph_of,
+                self.one,
+                way,
+                self._dtype,
+                deterministic=self.backend.deterministic,
+                room=ROOM * (prod(self.one.x) + prod(self.one.y)),
+                result={"forward": "y", "data": "x", "weight": "w"}[way],
+                **behind,
+            )
 
     def sum_behind(self, neuron: Neuron) -> Callable[[list[Any], list[Any]], LayerState] | None:
         if not is_identity(self.layer.neuron):
