@@ -270,7 +270,7 @@ def shape_remedy(found: Sequence[int], wanted: Sequence[int]) -> str:
     for order in ((0, 3, 1, 2), (0, 2, 3, 1)) if len(found) == 4 else ():
         if [found[axis] for axis in order[1:]] == list(wanted):
             return f"the channels are at the other end: give x.transpose{order}"
-    single = "a single record is x[None]; " if list(found[1:]) == list(wanted[1:]) else ""
+    single = "a single record is [x]; " if list(found[1:]) == list(wanted[1:]) else ""
     return f"{single}give an array (records, {', '.join(map(str, wanted))})"
 
 
