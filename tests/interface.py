@@ -78,6 +78,8 @@ def parameters(function: Any) -> str:
         return ""
     texts: list[str] = []
     for one in found:
+        if one.annotation == "Never":  # nobody can give it: it is there to be refused
+            continue
         if one.kind is one.KEYWORD_ONLY and "*" not in "".join(text[:1] for text in texts):
             texts.append("*")
         texts.append(f"{MARKS.get(one.kind, '')}{one.name}{'' if one.default is one.empty else '='}")

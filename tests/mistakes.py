@@ -161,6 +161,11 @@ NETS = [
     Mistake("net.write('x', np.ones((7, 7)))", "blob 'x' has the shape (2, 1, 8, 8), but the new array has (7, 7)"),
     Mistake("net.loss()", "has not run forward yet, so it has no losses", "net.evaluate(x, y)"),
     Mistake("net.statistics()", "has not run forward yet, so it has no statistics", "net.evaluate(x, y)"),
+    Mistake(
+        "net.forward(); net.reset_statistics(); net.statistics()",
+        "has not run forward since its statistics were reset, so it has none",
+        "net.forward_epoch()",
+    ),
     Mistake("net.blob('score')", "has not run forward yet, so blob 'score' holds no numbers", "net.forward()"),
     Mistake("net.gradient('score')", "has not run backward yet, so the gradient of", "net.backward()"),
     Mistake("net.predict()", "missing a required argument: 'data'", "net.predict(data, output=...)"),

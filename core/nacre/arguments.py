@@ -9,7 +9,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
-from .errors import ConfigError, brief, nearest
+from .errors import ConfigError, ContractError, brief, nearest
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,6 +63,25 @@ def refuse_call(
             parts = [one.name if one.default is one.empty else f"{one.name}=..." for one in parameters]
             text = f"{owner}{'.' if owner else ''}{function.__name__}({', '.join(parts)})"
         raise ConfigError(f"{text.partition('(')[0]}: {problem}{near}", f"write {text}") from None
+
+
+def check_class_line(cls: type, given: Mapping[str, object], made_by: str = "") -> None:
+    """Raise a ContractError if a class line has an argument that `__init_subclass__` does not name.
+
+    `made_by` says what makes objects of a class that takes none, for those who expected to say it there.
+    """
+    if not given:
+        return
+    import inspect
+
+    said = inspect.signature(cls.__init_subclass__).parameters.values()
+    known = [one.name for one in said if one.kind is one.KEYWORD_ONLY]
+    name, value = next(iter(given.items()))
+    found = f"its class line has {name}={brief(value)}"
+    raise ContractError(
+        f"{cls.__name__}: {found}, but there is no such argument{nearest(name, known)}",
+        f"it may have {', '.join(known)}" if known else f"leave it out: {made_by}",
+    )
 
 
 def path_of(given: object, name: str = "path", remedy: str = "") -> Path:

@@ -6,7 +6,7 @@ import re
 import reprlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 LONGEST = 4000
 """Most characters in one line of an error; a longer line may come from a file, which can contain anything."""
@@ -75,6 +75,13 @@ class NacreError(Exception):
     def __str__(self) -> str:
         message = str(self.args[0])
         return f"{message}\n  {self.remedy}" if self.remedy else message
+
+    def reworded(self, message: str) -> Self:
+        """Return this error with another message; its remedy stays, and what a subclass knows besides."""
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.args = (bounded(as_named(message)),)
+        return made
 
 
 class ConfigError(NacreError):

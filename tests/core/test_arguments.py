@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nacre import ConfigError
+from nacre import Callback, CallbackState, ConfigError, ContractError, Layer, LayerState, Method, MethodState
 from nacre.arguments import check_count, how_to_call, path_of, paths_of, texts_of
 
 
@@ -22,6 +22,23 @@ def test_parameters_are_told_and_names_of_others_are_known() -> None:
     assert caught.value.remedy == "write drive(where, rate=..., limit=...)"
     with pytest.raises(ConfigError, match=r"unexpected keyword argument 'speed' \(did you mean 'rate'\?\)"):
         drive("home", speed=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "remedy"),
+    [
+        ("Layer, is_sourc=True", "is_sourc=True.*did you mean 'is_source'", "it may have is_source, is_sink"),
+        ("LayerState, off=Layer", "off=.*did you mean 'of'", "it may have of, reads"),
+        ("Method, knd='x'", "knd='x'.*did you mean 'kind'", "it may have kind, version, renamed"),
+        ("CallbackState, of=Callback", "of=", "leave it out: start(training) of the callback returns its state"),
+        ("MethodState, of=Method", "of=", "leave it out: setup(backend, spans) of the method returns its state"),
+    ],
+)
+def test_a_class_line_with_an_unknown_argument(line: str, message: str, remedy: str) -> None:
+    names = {one.__name__: one for one in (Callback, CallbackState, Layer, LayerState, Method, MethodState)}
+    with pytest.raises(ContractError, match=f"Mine: its class line has {message}") as caught:
+        exec(f"class Mine({line}): pass", names)
+    assert caught.value.remedy.startswith(remedy)
 
 
 def test_a_type_error_of_the_function_itself_stays_one() -> None:

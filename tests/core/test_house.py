@@ -32,7 +32,7 @@ CIRCLES = [
     # in types only: a backend compiles steps of states of layers, whose components compute with a view of the backend
     {f"protocols.{name}" for name in ("backend", "components", "layer", "parameter", "state", "view")},
     # Net.predict and Net.evaluate make another net
-    {"net.net", "net.predict", "net.arrays"},
+    {"net.net", "net.predict", "net.evaluate"},
     # callbacks, policies and frameworks are started with the training, which a solver makes of them
     {f"training.{name}" for name in ("callback", "framework", "policies", "solver", "training")},
 ]

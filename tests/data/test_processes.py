@@ -386,6 +386,28 @@ def test_a_damaged_picture_is_left_out(tmp_path: Path) -> None:
     assert len(set(found)) == 1
 
 
+@pytest.mark.parametrize("processes", [0, 1])
+def test_pictures_that_cannot_be_read_do_not_tell_the_size(processes: int, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    (tmp_path / "a").mkdir()
+    for number in range(4):
+        image.fromarray(np.zeros((5, 6, 3), np.uint8)).save(tmp_path / "a" / f"{number}.png")
+    for number in range(2):
+        (tmp_path / "a" / f"{number}.png").write_bytes(b"no picture")
+    fields: dict[str, Any] = {"name": "d", "source": str(tmp_path), "batch_size": 4, "processes": processes}
+    state = state_at(ImageDataLayer(**fields, on_error="skip"))
+    with pytest.warns(UserWarning, match=r"d: 2 of 4 records of pass 1 were left out.*0\.png"):
+        state.forward([])
+    assert state.blobs[0].shape == (4, 3, 5, 6)
+    state.shutdown()
+    with pytest.raises(DataError, match=r"0\.png"):
+        state_at(ImageDataLayer(**fields))
+    for number in range(2, 4):
+        (tmp_path / "a" / f"{number}.png").write_bytes(b"no picture")
+    with pytest.raises(DataError, match=r"0\.png"):
+        state_at(ImageDataLayer(**fields, on_error="skip"))
+
+
 def test_a_record_that_is_left_out_counts_in_its_own_pass(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     (tmp_path / "a").mkdir()

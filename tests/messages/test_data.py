@@ -209,7 +209,8 @@ MESSAGES: list[Message] = [
         lambda: read("a.png", b"dear diary", (1, 8, 8)),
         (
             "a.png: this is not a picture that can be read (BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP)\n"
-            '  write it again as PNG, or leave such records out: on_error = "skip" in the source'
+            "  write it again as PNG, or take it out (nacre data verify lists all of them); "
+            'in a net, a source with on_error = "skip" leaves it out'
         ),
     ),
     (

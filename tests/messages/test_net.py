@@ -323,7 +323,7 @@ MESSAGES: list[Message] = [
         lambda: made().predict(np.ones(4), "b"),
         (
             "blob 'data' has records of shape (4,), but the data have ()\n"
-            "  a single record is x[None]; give an array (records, 4)"
+            "  a single record is [x]; give an array (records, 4)"
         ),
     ),
     (lambda: made().predict(np.ones((0, 4)), "b"), "'data': the data have no record"),

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, NacreError
-from ..fields.inputs import local_file
 from ..net.columns import COLUMNS
 from ..net.files import FileRecords, Needed
-from ..protocols.data_store import BLOCK
-from ..text import free_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +18,7 @@ if TYPE_CHECKING:
     from ..config.netfile import NetFile
     from ..net.net import Net
     from ..net.predict import Wanted
-    from ..protocols.layer import Layer, Phase
+    from ..protocols.layer import Phase
     from ..protocols.view import Fitted
 
 
@@ -120,56 +116,6 @@ def fed(file: NetFile, phase: Phase) -> NetFile:
     known = {blob: batch for blob, (batch, _) in found.items() if batch}
     layers = layers_for(want, {blob: batch[1:] for blob, batch in known.items()}, max(one[0] for one in known.values()))
     return dataclasses.replace(file, layers=tuple(layers), fitted=joined(fitted for _, fitted in found.values()))
-
-
-def with_data(file: NetFile, phase: Phase, paths: Sequence[str]) -> NetFile:
-    """Return a net file whose sources of a phase read these files; those for whom an `Input` stands do so again.
-
-    Of a net whose Inputs got arrays, the files have fields with their names, or of their sizes.
-
-    Raises:
-        ConfigError: a source reads no files.
-        DataError: the files do not fit the Inputs.
-    """
-    from ..net.input import InputLayer
-
-    sources = [layer for layer in file.layers if layer.is_source and phase not in layer.exclude]
-    if sources and all(isinstance(layer, InputLayer) and not layer.reads_files for layer in sources):
-        return _with_arrays(file, phase, [local_file(path) for path in paths])
-    layers: dict[str, Layer] = {}
-    for layer in file.layers:
-        if layer.is_source and phase not in layer.exclude and (layer.needs_data or isinstance(layer, InputLayer)):
-            source = layer.reading_from(paths)
-            layers.setdefault(source.name, source)
-        else:
-            layers[layer.name] = layer
-    return dataclasses.replace(file, layers=tuple(layers.values()))
-
-
-def _with_arrays(file: NetFile, phase: Phase, paths: Sequence[Path]) -> NetFile:
-    """Return a net file whose Inputs are fed with the records of files."""
-    import numpy as np
-
-    from ..net.arrays import Inputs, with_sources
-    from ..net.files import batches
-
-    inputs = Inputs.of(file, phase)
-    shapes = {blob: tuple(inputs.layers[blob].shape) for blob in (*inputs.data, *inputs.targets)}
-    parts: dict[str, list[np.ndarray[Any, Any]]] = {blob: [] for blob in shapes}
-    with ExitStack() as stack:
-        records = {
-            blob: stack.enter_context(records_of(file, paths, blob, shape, others=shapes.keys() - {blob}))
-            for blob, shape in shapes.items()
-        }
-        for batch in batches(records, BLOCK):
-            if batch.errors:
-                raise next(iter(batch.errors.values()))
-            for blob, array in batch.records.items():
-                names = records[blob].classes
-                parts[blob].append(np.array(names)[array] if names else array)
-    arrays = {blob: np.concatenate(some) for blob, some in parts.items()}
-    source = inputs.records(arrays).fed(free_name("data", {layer.name for layer in file.layers}), BLOCK)
-    return dataclasses.replace(file, layers=tuple(with_sources(file, [source])))
 
 
 def written_net(

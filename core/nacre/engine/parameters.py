@@ -349,7 +349,7 @@ def _initialise(target: Target, slot: Slot) -> None:
     try:
         values = init.values(Random(target.seed, slot.name, lambda: 0), shape)
     except (ConfigError, SnapshotError) as error:
-        raise type(error)(f"parameter '{slot.name}': {error.args[0]}", error.remedy) from error
+        raise error.reworded(f"parameter '{slot.name}': {error.args[0]}") from error
     try:
         if values is None:
             raise TypeError  # which NumPy would make NaN

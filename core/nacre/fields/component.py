@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeVar, cast
 
+from ..arguments import check_class_line
 from ..errors import ConfigError, ContractError, RegistryError, brief
 from ..text import with_article
 from .configured import Configured
@@ -26,8 +27,14 @@ class Component(Configured, Reading):
     kinds: ClassVar[dict[str, type[Component]]] = {}
 
     def __init_subclass__(
-        cls, *, kind: str | None = None, version: int | None = None, renamed: Mapping[str, str] | None = None
+        cls,
+        *,
+        kind: str | None = None,
+        version: int | None = None,
+        renamed: Mapping[str, str] | None = None,
+        **others: Never,
     ) -> None:
+        check_class_line(cls, others)
         super().__init_subclass__(version=version, renamed=renamed)
         if kind is not None:
             if not isinstance(kind, str):  # pyright: ignore[reportUnnecessaryIsInstance]

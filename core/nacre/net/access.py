@@ -108,9 +108,16 @@ class NetAccess:
         If there are several loss layers, each also has the statistic "loss": the mean loss per record.
 
         Raises:
-            NacreError: this net has not run forward yet.
+            NacreError: this net has not run forward yet, or not since the reset. A training takes the statistics of its
+                net and resets them at each summary, and at its end: `training.statistics` has what it took.
         """
         self._need_pass("it has no statistics")
+        if not self._passes.counted and self._options.ranks == 1:
+            raise NacreError(
+                f"net '{self.name}' has not run forward since its statistics were reset, so it has none",
+                "call net.forward() or net.forward_epoch() before; a training resets them: what it counted is in "
+                'training.statistics["train"], and for callbacks in training.take_statistics()',
+            )
         return self._statistics.statistics()
 
     def statistic_names(self) -> dict[str, list[str]]:
@@ -119,6 +126,7 @@ class NetAccess:
 
     def reset_statistics(self) -> None:
         """Reset all statistics."""
+        self._passes.counted = False
         self._statistics.reset_statistics()
 
     # What is known of the training data

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ..arguments import check_count
 from ..errors import ConfigError, DataError, nearest
 from ..fields.component import need_default_of
 from ..graph.containers import expand
 from ..protocols.graph import Graph, Node
 from ..protocols.layer import Layer, Phase
-from ..text import free_name, listed
+from ..text import listed
 from .classes import class_order
 from .columns import COLUMNS
 from .frames import array_of, by_columns, column_names
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from ..protocols.algorithm import Algorithm
     from ..protocols.components import Transformer
     from ..protocols.view import Fitted
-    from .net import Net
 
 
 class HasLayers(Protocol):
@@ -48,6 +46,11 @@ class HasLayers(Protocol):
     @property
     def fitted(self) -> Fitted:
         """What is known of its training data."""
+        ...
+
+    @property
+    def pins(self) -> Mapping[str, str]:
+        """Whose plugins are used for what several offer."""
         ...
 
 
@@ -79,9 +82,8 @@ class Inputs:
         data = tuple(top for top in inputs if top in computing)
         targets = tuple(top for top in inputs if top in judging - computing)
         if not data:
-            does = (
-                "Solver(...).solve(net) trains" if phase == "train" else f"net.derive('{phase}').forward_epoch() tests"
-            )
+            tests = f"net.evaluate('data.csv') or net.derive('{phase}').forward_epoch() tests"
+            does = "Solver(...).solve(net) trains" if phase == "train" else tests
             raise ConfigError(
                 f"net '{net.name}' has no Input that its layers read, so it takes no arrays",
                 f"make it with Input(shape) in place of a source; {does} a net with sources",
@@ -214,23 +216,6 @@ def with_sources(net: HasLayers, sources: Sequence[Layer]) -> list[Layer]:
     return layers
 
 
-def evaluate(net: Net, x: Any, y: Any, batch_size: int) -> dict[str, float]:
-    """Do the work of `Net.evaluate`."""
-    check_count("batch_size", batch_size, 1)
-    name = free_name("evaluated", {layer.name for layer in net.layers})
-    source = Inputs.of(net, "test").records(x, y).fed(name, batch_size)
-    with net.derive("test", with_sources(net, [source]), name=net.name) as made:
-        loss = made.forward_epoch()
-        statistics = made.statistics()
-        losses = {"loss": loss} if made.losses() else {}
-    return losses | {
-        f"{layer}/{name}": value
-        for layer, values in statistics.items()
-        for name, value in values.items()
-        if name != "records"
-    }
-
-
 def _judges(layer: Layer) -> bool:
     """Return whether a layer reads targets: losses and statistics do."""
     return layer.has_loss or layer.has_stats
@@ -285,7 +270,7 @@ def shape_remedy(found: Sequence[int], wanted: Sequence[int]) -> str:
     for order in ((0, 3, 1, 2), (0, 2, 3, 1)) if len(found) == 4 else ():
         if [found[axis] for axis in order[1:]] == list(wanted):
             return f"the channels are at the other end: give x.transpose{order}"
-    single = "a single record is x[None]; " if list(found[1:]) == list(wanted[1:]) else ""
+    single = "a single record is [x]; " if list(found[1:]) == list(wanted[1:]) else ""
     return f"{single}give an array (records, {', '.join(map(str, wanted))})"
 
 

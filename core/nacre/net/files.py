@@ -210,7 +210,7 @@ class FileRecords:
         try:
             return self.layer.prepared_shape(self.blob, shape) if self.layer else shape
         except NacreError as error:
-            raise type(error)(f"{path}: {error.args[0]}", error.remedy) from error
+            raise error.reworded(f"{path}: {error.args[0]}") from error
 
     def rows(self) -> Generator[Row]:
         """Yield each record with its key: its number among all, unless its file has names for records.

@@ -70,7 +70,7 @@ def array_of(name: str, given: Any, known: Sequence[str] = ()) -> np.ndarray:
         raise DataError(message, sparse or "give an array, a list of numbers, or a table of numbers") from error
     if not array.ndim:
         message = f"'{name}' is {brief(given)}, but must be an array (records, ...)"
-        raise DataError(message, "read files into an array first; a single record is x[None]")
+        raise DataError(message, "read files into an array first; a single record is [x]")
     if not len(array):
         raise DataError(f"'{name}': the data have no record")
     return array[:, _order(name, names, known)] if names and known and names != tuple(known) else array

@@ -599,7 +599,7 @@ class Net(NetAccess):
                 list of pictures of any size, which are scaled and cut as the source does, if its codec can; and names
                 of classes, if they are known since training.
             output: name of a blob, or its handle, or several; by default the blobs that no layer reads.
-            batch_size: records at a time; by default as in this net.
+            batch_size: records at a time; by default as in this net, and of Inputs without one up to 256.
             classes: return for each record the name of the class with the largest number, or the number of the class
                 if the net knows no names. Where a loss tells two classes apart by each number, such as
                 SigmoidCrossEntropyLoss, whether it is of the second: a row of 0 and 1 for several.
@@ -709,14 +709,17 @@ class Net(NetAccess):
 
     @how_to_call("net.evaluate(x, y, batch_size=...)")
     def evaluate(self, x: Any, y: Any = None, *, batch_size: int = 256) -> dict[str, float]:
-        """Return the loss and the statistics of a net with `Input`s on arrays: {"loss": .., "layer/statistic": ..}.
+        """Return the loss and the statistics on arrays, or on files: {"loss": .., "layer/statistic": ..}.
 
-        The arrays are those of `fit`; each record counts once.
+        Arrays are those of `fit`, for a net with `Input`s. A file or folder with records and their labels, or a list of
+        such, replaces the data of sources, too, and is read as these read their own, in batches of their size. Each
+        record counts once.
 
         Raises:
-            DataError: an array does not fit its Input.
+            DataError: an array or a file does not fit the net.
+            ConfigError: the net has no Inputs for arrays, or a source reads no files.
         """
-        from .arrays import evaluate
+        from .evaluate import evaluate
 
         self._need_memory()
         return evaluate(self, x, y, batch_size)

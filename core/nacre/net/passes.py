@@ -23,7 +23,7 @@ class Passes:
     `net` is the net's name, `rows` the step that counts the rows of a batch, `bp_problem` the reason why there is no
     backward pass, `too_large` what makes an error of a MemoryError, if it can, and `collectives` what several ranks do
     together. With `watch`, which is called after each step, passes run step by step. `done` has the kinds of steps that
-    layers other than sources have done: "forward", "backward".
+    layers other than sources have done: "forward", "backward". `counted` is set by every forward pass.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Passes:
         self._buffers = [slot.storage for slot in schedule.slots if not slot.trainable]
         self.calls: dict[str, Callable[[], None]] = {}
         self.done: set[str] = set()
+        self.counted = False
         self.arrange()
 
     def arrange(self) -> None:
@@ -78,6 +79,7 @@ class Passes:
     ) -> Callable[[], None]:
         """Return a pass whose errors name the step's layer or component, and which is checked when it runs first."""
         proven = False
+        forward = any(step.kind == "forward" and not isinstance(step.worker, SourceState) for step in steps)
         trains = self._target.phase == "train" and any(step.kind == "forward" for step in steps)
         written = self._buffers if trains else []  # such as running means
 
@@ -102,6 +104,8 @@ class Passes:
                 self._refuse_replaced(None)
                 self.done.update(step.kind for step in steps if not isinstance(step.worker, SourceState))
                 proven = True
+            if forward:
+                self.counted = True
 
         return answerable
 

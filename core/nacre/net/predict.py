@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from .net import Net
 
 
+MOST = 256
+"""Records of a batch, at most, where a net says none."""
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What is needed for some outputs in phase `predict`: the `layers`, and the blobs `needed` from the `sources`."""
@@ -100,7 +104,7 @@ def predict(
     expected = {name: net.memory.final[name].shape[1:] for name in want.needed if name in net.memory.final}
     with opened(data, sources, expected, net.fitted, net.pins) as given:
         if not batch_size:
-            batch_size = _batch_size(net, want.needed) or min(256, given.count or 256)
+            batch_size = _batch_size(net, want.needed) or _sized(given.count)
         shapes = {name: _prepared_shape(sources[name], name, shape) for name, shape in given.shapes.items()}
         key = (want.outputs, batch_size, tuple(shapes.items()))
         if key not in made:
@@ -226,8 +230,17 @@ def _ends(graph: Graph) -> tuple[str, ...]:
 
 
 def _batch_size(net: Net, names: Sequence[str]) -> int:
+    """Return the batch that the net has for these blobs, or 0 if nobody has said one.
+
+    One record is what an Input has if nothing is said; but what is carried goes from one record to the next.
+    """
     known = [net.memory.final[name].shape[0] for name in names if name in net.memory.final]
-    return known[0] if known else 0
+    return known[0] if known and (known[0] > 1 or net.carries) else 0
+
+
+def _sized(count: int | None) -> int:
+    """Return a batch for so many records: few different ones, as each has a net of its own."""
+    return min(MOST, 1 << (count - 1).bit_length()) if count else MOST
 
 
 def _derive(net: Net, want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch_size: int) -> Net:

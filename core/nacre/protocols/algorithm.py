@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never
 
+from ..arguments import check_class_line
 from ..discovery.blame import answered
 from ..discovery.fitting import required
 from ..fields.component import Component
@@ -56,6 +57,10 @@ class AlgorithmState:
     """An algorithm at work in one training; a subclass has what it keeps from batch to batch."""
 
     acts_for: ClassVar[str] = "algorithm"
+
+    def __init_subclass__(cls, **others: Never) -> None:
+        check_class_line(cls, others, "start(net) of the algorithm returns its state")
+        super().__init_subclass__()
 
     def __init__(self, algorithm: Algorithm, net: Net) -> None:
         self.algorithm = algorithm

@@ -127,7 +127,7 @@ class Reader:
         try:
             yield
         except NacreError as error:
-            raise type(error)(f"{located(where, self.key(number))}: {error.args[0]}", error.remedy) from error
+            raise error.reworded(f"{located(where, self.key(number))}: {error.args[0]}") from error
 
     def pause(self) -> None:
         """Release files and memory until something is read again; by default nothing is."""

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, Self, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Never, NoReturn, Self, cast, get_args
 
+from ..arguments import check_class_line
 from ..errors import ConfigError, ContractError, brief
 from ..fields.checks import non_negative
 from ..fields.configured import Configured, Field, inside
@@ -173,7 +174,9 @@ class Layer(Configured):
         version: int | None = None,
         renamed: Mapping[str, str] | None = None,
         connection: Connection | Sequence[Connection] | None = None,
+        **others: Never,
     ) -> None:
+        check_class_line(cls, others)
         if (has_param or is_container(cls)) and not any(
             "param_key" in inspect.get_annotations(one) for one in cls.__mro__
         ):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never
 
+from ..arguments import check_class_line
 from ..discovery.fitting import required
 from ..discovery.offers import FIRST_PARTY
 from ..errors import ContractError, brief
@@ -72,7 +73,9 @@ class LayerState:
         on_plain: bool | None = None,
         fuses: tuple[str, ...] | None = None,
         version: int | None = None,
+        **others: Never,
     ) -> None:
+        check_class_line(cls, others)
         super().__init_subclass__()
         said = {
             "reads": reads,

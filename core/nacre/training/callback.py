@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Never, cast
 
+from ..arguments import check_class_line
 from ..discovery.blame import answered, blaming
 from ..discovery.fitting import required
 from ..fields.checks import non_negative
@@ -79,6 +80,10 @@ class CallbackState:
     """A callback at work in one training: `begin`, then `run` when it is due, `finish`, and at last `shutdown`."""
 
     acts_for: ClassVar[str] = "callback"
+
+    def __init_subclass__(cls, **others: Never) -> None:
+        check_class_line(cls, others, "start(training) of the callback returns its state")
+        super().__init_subclass__()
 
     def __init__(self, callback: Any, training: Training) -> None:
         self.callback = callback

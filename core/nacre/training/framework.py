@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never
 
+from ..arguments import check_class_line
 from ..discovery.fitting import required
 from ..fields.component import Component
 from ..protocols.communicator import Communicator, Group
@@ -61,6 +62,10 @@ class FrameworkState:
     trains: bool = True
     updater: int | None = None
     rate_share: float = 1.0
+
+    def __init_subclass__(cls, **others: Never) -> None:
+        check_class_line(cls, others, "start(training) of the framework returns its state")
+        super().__init_subclass__()
 
     def __init__(self, framework: Framework, training: Training) -> None:
         self.framework = framework

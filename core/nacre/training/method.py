@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never
 
+from ..arguments import check_class_line
 from ..discovery.fitting import required
 from ..fields.component import Component
 from ..protocols.array import Array
@@ -41,6 +42,10 @@ class MethodState:
 
     dtypes: ClassVar[tuple[str, ...]] = ()
     acts_for: ClassVar[str] = "method"
+
+    def __init_subclass__(cls, **others: Never) -> None:
+        check_class_line(cls, others, "setup(backend, spans) of the method returns its state")
+        super().__init_subclass__()
 
     def __init__(self, method: Any, backend: View, spans: Sequence[Span]) -> None:
         self.method = method

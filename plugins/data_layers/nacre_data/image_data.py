@@ -27,11 +27,12 @@ class ImageDataLayer(ReadingLayer, is_source=True):
 
     Pictures are (channels, rows, columns) of numbers from 0 to 255, red first. They are scaled to `new_height` and
     `new_width`, or to `short_side`; then `crop_size` is cut out. Without any of these fields, all must have the size of
-    the first. In phase `train` the window is anywhere, and with `mirror` half of the pictures are turned left to right:
-    a function of the seed, the layer's name, the pass, and the number of the picture, whatever the batches and the
-    threads. In the other phases the window is in the middle. What is read is told at the store `Pictures`, and how
-    pictures are converted at the codec `Picture`. Labels become int64 blobs. After Caffe's `ImageData`. Needs Pillow:
-    pip install "nacre[images]". Raises DataError if pictures cannot be read or have another size.
+    the first (with `on_error = "skip"`, of the first that can be read). In phase `train` the window is anywhere, and
+    with `mirror` half of the pictures are turned left to right: a function of the seed, the layer's name, the pass, and
+    the number of the picture, whatever the batches and the threads. In the other phases the window is in the middle.
+    What is read is told at the store `Pictures`, and how pictures are converted at the codec `Picture`. Labels become
+    int64 blobs. After Caffe's `ImageData`. Needs Pillow: pip install "nacre[images]". Raises DataError if pictures
+    cannot be read or have another size.
 
     Example:
         [[layer]]
@@ -102,7 +103,7 @@ class ImageDataLayer(ReadingLayer, is_source=True):
             yield f"root_folder={self.root_folder}, but store names another format: only Pictures has lists"
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RecordSourceState:
-        """Open the files; only the first picture is read yet.
+        """Open the files; only the first picture is read yet, if it has to tell the size.
 
         Raises:
             DataError: a file cannot be read, or there are fewer pictures than in a batch.
@@ -114,6 +115,7 @@ class ImageDataLayer(ReadingLayer, is_source=True):
             "shapes": {self.tops[0]: (channels, *size)} if size[0] else {},
             "channels": channels,
             "mirror": self.mirror,
+            "skips": self.on_error == "skip",
             **self.reading(),
         }
         with named(self.name):

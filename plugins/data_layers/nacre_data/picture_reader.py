@@ -27,11 +27,12 @@ def open_pictures(
     threads: int,
     channels: int,
     mirror: bool,
+    skips: bool,
 ) -> Reader:
     """Open files whose field `fields[0]` holds pictures, as `PictureReader` unpacks them.
 
-    `shapes` has that of the pictures, unless it is that of the first. The other arguments are those of `open_records`
-    and `PictureReader`.
+    `shapes` has that of the pictures, unless it is that of the first, or with `skips` of the first that can be read.
+    The other arguments are those of `open_records` and `PictureReader`.
 
     Raises:
         DataError: a file cannot be read, or holds no pictures.
@@ -40,7 +41,7 @@ def open_pictures(
     try:
         where = str(paths[0]) if len(paths) == 1 else ""
         codec = make_component(Codec, codec) if not isinstance(codec, Codec) else codec
-        return PictureReader(reader, where, fields[0], codec, shapes.get(fields[0]), threads, channels, mirror)
+        return PictureReader(reader, where, fields[0], codec, shapes.get(fields[0]), threads, channels, mirror, skips)
     except BaseException:
         reader.close()
         raise
@@ -50,7 +51,7 @@ class PictureReader(ReaderWrapper):
     """The records of a reader, of which the field `name` holds pictures.
 
     The other arguments: `where` begins the errors, `channels` are those that the pictures get, `mirror` lets `read`
-    turn them left to right.
+    turn them left to right, and `skips` lets those that cannot be read have no say in the shape.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class PictureReader(ReaderWrapper):
         threads: int,
         channels: int,
         mirror: bool,
+        skips: bool,
     ) -> None:
         super().__init__(reader)
         self.where = where
@@ -78,14 +80,23 @@ class PictureReader(ReaderWrapper):
         others = [field for other, field in reader.fields.items() if other != name]
         if reader.fields[name].codec != "Picture" or any(field.codec or field.shape is None for field in others):
             raise DataError(f"'{name}' must hold pictures, and other tops numbers", "use the layer Data")
-        field = Field(shape or self._first_shape(), reader.fields[name].dtype, reader.fields[name].classes)
+        shape = shape or self._first_shape(reader.count if skips else 1)
+        field = Field(shape, reader.fields[name].dtype, reader.fields[name].classes)
         self.fields: Mapping[str, Field] = {**reader.fields, name: field}
         self.pool = ThreadPoolExecutor(threads, "nacre unpacks pictures")
 
-    def _first_shape(self) -> tuple[int, ...]:
-        data = self._bytes(0)
-        with self.naming(0, self.where):
-            return self.codec.pixels(data, self.channels).shape
+    def _first_shape(self, tries: int) -> tuple[int, ...]:
+        """Return the shape of the first picture that can be read; after so many tries raise the error of the first."""
+        first: DataError | None = None
+        for number in range(tries):
+            try:
+                data = self._bytes(number)
+                with self.naming(number, self.where):
+                    return self.codec.pixels(data, self.channels).shape
+            except DataError as error:
+                first = first or error
+        assert first is not None
+        raise first
 
     def read(self, numbers: np.ndarray, out: Mapping[str, Any], draws: np.ndarray | None = None) -> None:
         """Write records into `out`, as every reader does.

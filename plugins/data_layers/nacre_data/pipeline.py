@@ -133,4 +133,4 @@ def told(layer: str, what: str) -> Generator[None]:
     except NacreError as error:
         if error.args[0].startswith(f"{layer}: "):  # from reading the records
             raise
-        raise type(error)(f"{layer}: {what}: {error.args[0]}", error.remedy) from error
+        raise error.reworded(f"{layer}: {what}: {error.args[0]}") from error

@@ -359,7 +359,21 @@ def test_a_pass_counts_every_record_once(batch_size: int) -> None:
     net.forward_epoch()
     assert net.statistics()["accuracy"]["records"] == 20 + min(batch_size, 10)
     net.reset_statistics()
-    assert net.statistics()["accuracy"]["records"] == 0
+    with pytest.raises(NacreError, match="'net' has not run forward since its statistics were reset") as caught:
+        net.statistics()
+    assert "net.forward_epoch()" in caught.value.remedy
+    net.forward()
+    assert net.statistics()["accuracy"]["records"] == min(batch_size, 10)
+
+
+def test_a_training_has_taken_the_statistics_of_its_net() -> None:
+    net = net_of(*classifier(4))
+    training = Solver("SGD", max_iter=5).solve(net, quiet=True)
+    with pytest.raises(NacreError, match="has not run forward since") as caught:
+        net.statistics()
+    assert 'training.statistics["train"]' in caught.value.remedy
+    assert training.statistics["train"]["accuracy"]["records"] == 4  # since the last summary
+    assert net.loss() == training.loss  # of the last batch, which nobody has reset
 
 
 def test_before_a_pass_there_are_no_numbers_but_names() -> None:

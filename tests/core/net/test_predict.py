@@ -60,6 +60,19 @@ def test_any_number_of_rows(count: int, batch_size: int) -> None:
     np.testing.assert_allclose(found, by_hand(net, RECORDS[:count])[1], rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("size", "counts", "batches"), [(1, [1, 3, 4, 23, 600], [1, 4, 32, 256]), (4, [1, 3, 23, 600], [4])]
+)
+def test_inputs_of_one_record_do_not_make_predict_slow(size: int, counts: list[int], batches: list[int]) -> None:
+    """One record is what an Input has if nobody says a batch; there is a net for each batch, so there are few."""
+    net = made([InputLayer(tops="data", shape=5, batch_size=size), ip("scores")])
+    x = np.random.default_rng(0).normal(size=(max(counts), 5))
+    wanted = x @ net.parameters["scores/weight"].value.T
+    for count in counts:
+        np.testing.assert_allclose(net.predict(x[:count]), wanted[:count], rtol=1e-12)
+    assert [one.memory.final["data"].shape[0] for one in net._predictors.values()] == batches
+
+
 def test_several_outputs() -> None:
     net = made()
     found = net.predict(RECORDS, ["hidden", "prob"])

@@ -86,10 +86,10 @@ def test_traits_are_false_unless_the_class_or_its_parent_says_so() -> None:
     assert not any(getattr(Layer, trait) for trait in TRAITS)
 
 
-def test_a_misspelt_trait_is_a_type_error() -> None:
-    with pytest.raises(TypeError, match="can_do_pb"):
+def test_a_misspelt_trait_is_told_the_right_name() -> None:
+    with pytest.raises(ContractError, match=r"can_do_pb.*did you mean 'can_do_bp'"):
 
-        class Wrong(Layer, can_do_pb=True):  # type: ignore[call-arg]
+        class Wrong(Layer, can_do_pb=True):  # type: ignore[arg-type]
             """Misspelt."""
 
 
@@ -340,9 +340,9 @@ def test_reads_names_inputs_and_blobs() -> None:
         class Wrong(LayerState, reads="outputs"):
             """Misspelt."""
 
-    with pytest.raises(TypeError):
+    with pytest.raises(ContractError, match="did you mean 'reads'"):
 
-        class Misspelt(LayerState, read="inputs"):  # type: ignore[call-arg]
+        class Misspelt(LayerState, read="inputs"):  # type: ignore[arg-type]
             """Misspelt."""
 
 

@@ -99,6 +99,15 @@ def test_what_numpy_can_read_is_an_array(form: Any) -> None:
     np.testing.assert_allclose(net.predict(X), same.predict(X), rtol=1e-12)
 
 
+def test_a_single_record_is_told_what_would_do() -> None:
+    net = net_of()
+    for row in (X[0], X[0].tolist(), Frame(X[0])):  # a row of a data frame knows no [None]
+        with pytest.raises(DataError) as caught:
+            net.predict(row)
+        assert caught.value.remedy.startswith("a single record is [x];")
+        assert (net.predict([row], "score") == net.predict(X[:1], "score")).all()
+
+
 class Table(Frame):
     """A data frame, whose columns have names."""
 

@@ -36,12 +36,18 @@ def test_the_table_and_the_classes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "options"), [("a,kind\n1,\n", "fill = 0"), ("a;b\n1,5;2\n", 'separator = ";", decimal = ","')]
+    ("text", "options"),
+    [
+        ("a,kind\n1,\n", "fill = 0"),
+        ("a;b\n1,5;2\n", 'separator = ";", decimal = ","'),
+        ("1,b\n3,4\n", "header = true"),
+    ],
 )
 def test_what_a_table_needs_is_said_with_its_store(text: str, options: str) -> None:
     Path("some.csv").write_text(text)
     error = run("data", "show", "some.csv", code=2).err
-    assert "\n  say " in error and error.endswith("\n  it is said by --store '{type = \"CSV\", ...}'\n")
+    names = ", ".join(f"{name} = ..." for name in re.findall(r"(\w+) =", options))
+    assert error.endswith(f"\n  it is said by --store '{{type = \"CSV\", {names}}}'\n")
     store = f'{{type = "CSV", {options}}}'
     assert run("data", "show", "some.csv", "--store", store).out.startswith("CSV: 1 record\n")
 

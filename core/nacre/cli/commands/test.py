@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,17 +64,17 @@ def command(
     own folder.
     """
     from ...errors import ConfigError
+    from ...net.evaluate import reading_from
     from ...protocols.layer import overall
     from ...text import counted
     from ..by_class import by_class
-    from ..inputs import with_data
     from ..pictures import draw_pairs, drawing_for
     from ..screen import loss_text, print_json, statistic_text
     from ..snapshots import read_trained
 
     file, saved = read_trained(net, sets, seed, snapshot, writes)
     if data:
-        file = with_data(file, phase, data)
+        file = replace(file, layers=tuple(reading_from(file, phase, data)))
     elif file.saved is not None:
         raise ConfigError(f"{net}: a saved net has no data to be tested with", "give it: --data FILE")
     drawing = None if plot is None else drawing_for(plot, file.pins)

@@ -62,7 +62,10 @@ class Colour(Converted["int | Sequence[int]", "tuple[int, ...]"]):
         return numbers
 
 
-WRITE_AGAIN = 'write it again as PNG, or leave such records out: on_error = "skip" in the source'
+WRITE_AGAIN = (
+    "write it again as PNG, or take it out (nacre data verify lists all of them); "
+    'in a net, a source with on_error = "skip" leaves it out'
+)
 Background = Annotated[Colour, "colour behind transparent pixels; without it such pictures are refused"]
 
 

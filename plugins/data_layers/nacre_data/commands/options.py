@@ -31,10 +31,9 @@ from nacre.cli import InputFile, working
 from nacre.files import os_errors
 
 from ..data import files_of
+from ..stores.errors import NeedsFields
 from ..stores.pictures import Pictures
 
-SAY = "say "
-"""The beginning of a remedy that names a field of a store."""
 MOST_RECORDS, MOST_BYTES = 256, 1 << 24  # that are read at a time
 
 shape_option = click.option(
@@ -163,10 +162,10 @@ def sources_options(command: Callable[..., Any]) -> Callable[..., Any]:
         sources = Sources(files, fields, _store("--store", store))
         try:
             return command(sources=sources, **options)
-        except DataError as error:
-            if error.remedy.startswith(SAY):
-                kind = type(store_of(files[0], sources.store)).__name__
-                error.remedy += f"\n  it is said by --store '{{type = \"{kind}\", ...}}'"
+        except NeedsFields as error:
+            kind = type(store_of(files[0], sources.store)).__name__
+            needed = "".join(f", {name} = ..." for name in error.fields)
+            error.remedy += f"\n  it is said by --store '{{type = \"{kind}\"{needed}}}'"
             raise
 
     return with_sources

@@ -14,6 +14,7 @@ import numpy as np
 from nacre import DataError, Field, nearest
 
 from .cells import TEXT, Cells
+from .errors import NeedsFields
 from .names import DATA, LABEL
 from .table_options import TableOptions
 
@@ -167,7 +168,7 @@ class Table:
 
     def _which(self, name: str) -> DataError:
         message = f"{self.path}: it is not clear which column is {name!r}; {self._known()}"
-        return DataError(message, "say label = NAME, or label = NUMBER, counted from 0")
+        return NeedsFields(message, "say label = NAME, or label = NUMBER, counted from 0", ["label"])
 
     def _data(self, name: str, taken: set[int]) -> Part:
         """Return the columns of the data: those that are chosen, or all that are left."""
@@ -188,17 +189,19 @@ class Table:
             raise DataError(message, "name them (data), or correct shape")
         return Part(tuple(columns), shape or (len(columns),))
 
-    def no_value(self, line: int, column: int, cell: str, remedy: str) -> DataError:
+    def no_value(self, line: int, column: int, cell: str, remedy: str, fields: Sequence[str]) -> DataError:
         """Return the error for a missing value."""
-        return DataError(f"{self.path}: line {line}: {self.called(column)} has no value ({cell[:40]!r})", remedy)
+        message = f"{self.path}: line {line}: {self.called(column)} has no value ({cell[:40]!r})"
+        return NeedsFields(message, remedy, fields)
 
     def no_number(self, line: int, column: int, cell: str) -> DataError:
         """Return the error for a text where a number must be."""
         comma = "." if self.cells.decimal == "," else ","
+        fields = ["data", "label"]
         remedy = 'name the columns of numbers (data = [...]), or the column of the label (label = "...")'
         if Cells("", comma, ()).kind(cell) != TEXT:
-            remedy = f'say decimal = "{comma}" if all numbers are written like this'
+            remedy, fields = f'say decimal = "{comma}" if all numbers are written like this', ["decimal"]
         elif self.names:
             remedy += ", or want this column as a field of its own"
         message = f"{self.path}: line {line}: {self.called(column)} is {cell[:40]!r}, which is not a number"
-        return DataError(message, remedy)
+        return NeedsFields(message, remedy, fields)

@@ -17,6 +17,7 @@ from nacre import DataError, Field, Reader, Store, Writer, class_order
 
 from .cells import MISSING, NUMBER, SEPARATORS, TEXT, Cells, Rows, is_int64
 from .columns import Table, check_names, columns_of
+from .errors import NeedsFields
 from .lines import FILL, ROWS, LinesWriter, TextFile, class_names
 from .table_options import TableOptions
 
@@ -141,14 +142,15 @@ class CSVReader(Reader):
         cells = next(csv.reader([head[-1][1]], delimiter=other))
         commas = any(map(DECIMAL_COMMA.fullmatch, cells)) and self.cells.decimal == "."
         remedy = f"say separator = {other!r}" + (' and decimal = ","' if commas else "")
-        return DataError(message, f"{remedy}, or put each cell with {other!r} in it in quotes")
+        remedy = f"{remedy}, or put each cell with {other!r} in it in quotes"
+        return NeedsFields(message, remedy, ["separator", "decimal"] if commas else ["separator"])
 
     def _has_header(self, where: str, row: Sequence[str]) -> bool:
         found = {self.cells.kind(cell): cell[:40] for cell in row}
         if (NUMBER in found) == (TEXT in found):
             has = f"the text {found[TEXT]!r} and the number {found[NUMBER]!r}" if TEXT in found else "no values"
             message = f"{where} has {has}, so that it is not clear whether it is a header"
-            raise DataError(message, "say header = true or header = false")
+            raise NeedsFields(message, "say header = true or header = false", ["header"])
         return TEXT in found
 
     def _scan(self, header: int) -> None:
@@ -208,7 +210,7 @@ class CSVReader(Reader):
         line, column = self.text.line(int(numbers[place // len(columns)])), columns[place % len(columns)]
         if self.cells.kind(cell) == TEXT:
             raise self.table.no_number(line, column, cell)
-        raise self.table.no_value(line, column, cell, FILL)
+        raise self.table.no_value(line, column, cell, FILL, ["fill"])
 
     def key(self, number: int) -> str:
         return f"line {self.text.line(number)}"
@@ -248,10 +250,10 @@ class _Single:
         table = self.reader.table
         if MISSING in self.first and (self.column == table.label or self.reader.fill is None):
             line, cell = self.first[MISSING]
-            remedy = FILL_TEXTS
+            remedy, fields = FILL_TEXTS, ["fill"]
             if self.column == table.label:
-                remedy = "remove the record; or take this out of `missing`, if it is a class"
-            raise table.no_value(line, self.column, cell, remedy)
+                remedy, fields = "remove the record; or take this out of `missing`, if it is a class", ["missing"]
+            raise table.no_value(line, self.column, cell, remedy, fields)
         if TEXT in self.first and NUMBER in self.first:
             wrong = [(line, kind, cell) for kind, (line, cell) in self.first.items() if kind != MISSING]
             (other, before, first), (line, kind, cell) = wrong

@@ -16,6 +16,7 @@ import numpy as np
 from nacre import DataError, Field, Reader, Store, Writer, class_order, nearest
 from nacre.files import os_errors
 
+from .errors import NeedsFields
 from .lines import FILL, LONGEST, ROWS, LinesWriter, TextFile, class_names
 from .pipe import Pipe, is_pipe
 
@@ -81,7 +82,7 @@ class _Records(Reader):
             try:
                 seen.look(record[name], line)
             except DataError as error:
-                raise DataError(f"{self.path}: line {line}: {name!r} {error.args[0]}", error.remedy) from error
+                raise error.reworded(f"{self.path}: line {line}: {name!r} {error.args[0]}") from error
         if not self.wanted and len(record) > len(self.seen):
             for name, value in record.items():
                 if name not in self.seen and not _is_key(name, value):
@@ -231,7 +232,7 @@ class _Seen:
         if array.dtype.kind == "f" and np.isnan(array).any():
             self.missing = True
             if self.fill is None:
-                raise DataError(f"is {_brief(value)}, and a missing value cannot be used", FILL)
+                raise NeedsFields(f"is {_brief(value)}, and a missing value cannot be used", FILL, ["fill"])
         return array.dtype.kind, array.shape
 
     def field(self) -> Field:

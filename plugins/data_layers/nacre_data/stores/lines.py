@@ -19,6 +19,8 @@ import numpy as np
 from nacre import DataError, Field, Writer
 from nacre.files import NewFile, Watched, check_file, os_errors, unchanged
 
+from .errors import NeedsFields
+
 CHUNK = 1 << 18
 LONGEST = 1 << 24
 """Bytes of a record, at most: a file without ends of lines would be read into memory as a whole."""
@@ -103,7 +105,8 @@ class TextFile:
         except UnicodeDecodeError as error:
             line += part.count(b"\n", 0, error.start)
             message = f"{self.path}: line {line} is not in UTF-8: it has the byte {part[error.start]:#x}"
-            raise DataError(message, "say encoding = 'latin-1' or 'utf-16', or write UTF-8") from error
+            remedy = "say encoding = 'latin-1' or 'utf-16', or write UTF-8"
+            raise NeedsFields(message, remedy, ["encoding"]) from error
 
     def skip_first(self) -> None:
         """Take the first record, which is a header, out of those that are read."""
