@@ -12,8 +12,17 @@ import pytest
 from many_ranks import NETS, example, mlp, sources, train
 from nacre import ConfigError, Net, Part, RankError, Solver
 from nacre.testing.crew import crew, own_backend, together
-from nacre_data import MemoryDataLayer, PrefetchLayer
-from nacre_layers import CD, SumLossLayer
+from nacre_data import CharTextLayer, MemoryDataLayer, PrefetchLayer
+from nacre_layers import (
+    CD,
+    AccuracyLayer,
+    EmbeddingLayer,
+    GRULayer,
+    InnerProductLayer,
+    PerplexityLayer,
+    SoftmaxLossLayer,
+    SumLossLayer,
+)
 from nacre_parallel import AllReduce, LocalCommunicator, Sandblaster
 from nacre_parallel.frameworks.batches import divided
 from rank_pool import Pool, pool
@@ -118,6 +127,60 @@ def test_a_batch_that_cannot_be_divided_is_refused() -> None:
         assert prefetched.layer[0].batch_size == size
     parts: list[Any] = [divided(sources((9,), 7)[1], rank, 3, uneven=False) for rank in range(3)]
     assert [part.batch_size for part in parts] == [2, 2, 3]  # only batches of the training have to be even
+
+
+@pytest.mark.parametrize("records", [7, 3, 1])
+def test_a_validation_batch_of_fewer_records_than_ranks_has_the_numbers_of_one_process(records: int) -> None:
+    random = np.random.default_rng(records)
+    arrays = [random.normal(size=(records, 4)), random.integers(-1, 3, records)]  # one label in four is ignored
+    source = MemoryDataLayer(name="v", data=arrays, batch_size=2, exclude=["train"])
+    both: dict[str, Any] = {"bottoms": ["score", "label"], "ignore_label": -1}
+    layers = [
+        PrefetchLayer(name="ahead", tops=["data", "label"], layer=[source], exclude=["train"]),
+        InnerProductLayer(name="ip", bottoms=["data"], tops=["score"], output_dim=3),
+        SoftmaxLossLayer(name="loss", **both),
+        SumLossLayer(name="sum", bottoms=["score"]),
+        AccuracyLayer(name="accuracy", **both),
+        PerplexityLayer(name="perplexity", **both),
+    ]
+    check_validation(layers)
+    check_validation([source, *layers[1:]])
+
+
+def test_a_text_in_fewer_streams_than_ranks_has_the_perplexity_of_one_process(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("abcabbaccbacabcab")
+    both: dict[str, Any] = {"bottoms": ["score", "target"], "ignore_label": -1, "axis": 2}
+    layers = [
+        CharTextLayer(
+            name="text",
+            source=[str(tmp_path / "text.txt")],
+            tops=["unit", "target", "cont"],
+            vocabulary=["a", "b", "c"],
+            batch_size=2,
+            steps=3,
+            exclude=["train"],
+        ),
+        EmbeddingLayer(name="embedding", bottoms=["unit"], tops=["x"], input_dim=3, output_dim=4),
+        GRULayer(name="gru", bottoms=["x", "cont"], tops=["score"], output_dim=3, sequences="cont", carry=True),
+        SoftmaxLossLayer(name="loss", **both),
+        PerplexityLayer(name="perplexity", **both),
+    ]
+    check_validation(layers)
+
+
+def check_validation(layers: list[Any], size: int = 4) -> None:
+    """Assert that so many ranks find the loss and the statistics of one process, in two passes."""
+    ranks = crew(size)
+
+    def found(rank: int | None) -> list[Any]:
+        here = layers if rank is None else AllReduce().layers(layers, ranks[rank])
+        options: dict[str, Any] = {"phase": "validation", "dtype": "float64", "backend": own_backend("numpy")}
+        with Net("small", here, communicator=None if rank is None else ranks[rank], **options) as net:
+            return [found for _ in range(2) for found in (net.forward_epoch(), net.statistics())]
+
+    alone = found(None)
+    for rank, several in enumerate(together(ranks, found)):
+        assert differences(alone, several, f"rank {rank}") == []
 
 
 def test_records_that_are_not_finite_are_counted_on_all_ranks() -> None:

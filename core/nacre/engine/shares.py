@@ -45,6 +45,7 @@ class Shares:
 
         self.batch += 1
         rows = int(self.scalars["rows"])
+        empty = empty or not rows
         counts = [rows, *(0 if empty else self._count(op, rows) for op in self.losing)]
         if self.steady:
             self.rows = self.view.together(rows)

@@ -17,7 +17,7 @@ from ..errors import ConfigError, DataError, brief
 from ..protocols.backend import Step
 from ..protocols.part import Part
 from ..protocols.state import SourceState
-from ..protocols.view import Scalars, joined_rows, unasked_part
+from ..protocols.view import Scalars, has_no_rows, joined_rows, unasked_part
 from .blobs import Blobs
 from .carried import Carried
 from .finite import bad_records
@@ -75,7 +75,12 @@ class Sources:
                     short.append(rows)
                 if (part := unasked_part(state.backend)) is not None and not isinstance(state, InputState):
                     raise _wrong_rows(state, part)
-            self._scalars["rows"] = min(short) if short else self._largest_batch
+            self._scalars["rows"] = 0 if self._empty else min(short) if short else self._largest_batch
+
+    @cached_property
+    def _empty(self) -> bool:
+        """Whether every row that sources feed here is one that does not count."""
+        return any(has_no_rows(state.backend) for _, state in self._at_work)
 
     @cached_property
     def _largest_batch(self) -> int:

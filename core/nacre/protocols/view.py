@@ -332,7 +332,7 @@ def joined_rows(view: View, rows: int) -> tuple[int, int]:
     part = view._part  # pyright: ignore[reportPrivateUsage]
     if part is None:
         return view.rank * rows, view.ranks * rows
-    own = part.stop - part.start
+    own = max(part.stop - part.start, 1)  # a blob has a row, even where the part has none
     return rows * part.start // own, rows * part.length // own
 
 
@@ -343,6 +343,12 @@ def unasked_part(view: View) -> Part | None:
     """
     part, asked = view._part, view._full_name in view._asked  # pyright: ignore[reportPrivateUsage]
     return part if part is not None and part.length % part.count and not asked else None
+
+
+def has_no_rows(view: View) -> bool:
+    """Return whether this rank's part of every batch is empty, as there are fewer records in it than ranks."""
+    part = view._part  # pyright: ignore[reportPrivateUsage]
+    return part is not None and part.start == part.stop
 
 
 def bytes_made(view: View) -> int:

@@ -58,8 +58,8 @@ def divided(
     """Return a source that feeds one rank's part of each batch, also if it is made of other sources.
 
     Where parts of training batches may not be `uneven`, those that cannot be divided evenly are refused. Outside of
-    training a batch of fewer rows than ranks has one for each. `trains` says whether training batches come from it, if
-    its own phases do not: those of a source made of it.
+    training a batch may have fewer rows than there are ranks: then some have none, and feed one that does not count.
+    `trains` says whether training batches come from it, if its own phases do not: those of a source made of it.
 
     Raises:
         ConfigError: a batch of the training cannot be divided.
@@ -76,18 +76,18 @@ def divided(
     sizes = getattr(layer, "batch_size", None)
     if sizes is not None:
         every = list(sizes) if isinstance(sizes, Sequence) else [sizes]
-        odd = any(size % ranks for size in every) and (len(set(every)) > 1 or (trains and not uneven))
-        if not trains and (min(every) < ranks or odd):
+        odd, mixed = any(size % ranks for size in every), len(set(every)) > 1
+        if odd and mixed and not trains:
             parts = [-(-size // ranks) for size in every]
         else:
-            if min(every) < ranks or odd:
+            if trains and (min(every) < ranks or (odd and (mixed or not uneven))):
                 raise ConfigError(
                     f"{layer.name}: batch_size={sizes} cannot be divided among {ranks} {who}",
                     f"use a multiple of {ranks}; or let it be that of each rank: framework = "
                     f'{{ type = "{framework}", batch = "each" }} in [solver]',
                 )
             bounds = [part_of(size, rank, ranks) for size in every]
-            parts = [stop - start for start, stop in bounds]
+            parts = [max(stop - start, 1) for start, stop in bounds]
             part = Part(0, rank, ranks, every[0], *bounds[0])
         fields["batch_size"] = parts if isinstance(sizes, Sequence) else parts[0]
     if not fields:
