@@ -124,6 +124,19 @@ def test_one_process_in_a_job_of_several_tasks_is_no_mistake(monkeypatch: pytest
     refuse_singletons(1, "MPICH")
 
 
+@pytest.mark.parametrize("words", [["test"], ["predict", "x.csv"]])
+def test_commands_that_ranks_do_not_share_are_refused(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for file in (names := [tmp_path / name for name in ("net.toml", "snapshot.h5", *words[1:])]):
+        file.touch()
+    monkeypatch.setenv("PMI_SIZE", "4")
+    told = run(words[0], *names, code=2).err
+    assert f"error: nacre {words[0]} runs as one process, but this one was started as one of 4 ranks of mpi" in told
+    monkeypatch.delenv("PMI_SIZE")
+    assert "ranks of mpi" not in run(words[0], *names, code=2).err  # which is of the empty files
+
+
 def test_files_that_no_process_uses_are_found(tmp_path: Path) -> None:
     for name in ("sm_segment.a", "sm_segment.b", "other"):
         (tmp_path / name).write_bytes(b"x" * 10)

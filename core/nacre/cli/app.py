@@ -102,6 +102,12 @@ def _offered() -> dict[str, Provenance]:
     return dict(sorted(found.items()))
 
 
+def _commands_with(option: str) -> list[str]:
+    """Return the core's commands that have an option."""
+    commands = {name: importlib.import_module(f".commands.{name}", __package__).command for name in COMMANDS}
+    return [f"nacre {name}" for name, command in commands.items() if any(option in one.opts for one in command.params)]
+
+
 def described_error(error: BaseException) -> tuple[int, str, str]:
     """Return the exit code for an error, its message and its remedy."""
     import traceback
@@ -116,7 +122,9 @@ def described_error(error: BaseException) -> tuple[int, str, str]:
         message = error.format_message()
         context = getattr(error, "ctx", None)
         if context is not None:
-            remedy = f"{context.command_path} --help shows the options and arguments"
+            if isinstance(error, click.NoSuchOption) and (others := _commands_with(error.option_name)):
+                remedy = f"{error.option_name} is an option of {', '.join(others)}; "
+            remedy += f"{context.command_path} --help shows the options and arguments"
     elif isinstance(error, OSError) and error.strerror:
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
         message = f"{where}{error.strerror}"

@@ -70,6 +70,20 @@ def connected() -> Generator[Communicator | None]:
         communicator.abort(message + (f"\n  {remedy}" if remedy else ""), code)
 
 
+def refuse_ranks() -> None:
+    """Raise ConfigError if this process was started as one of several ranks: each would do all of a command by itself.
+
+    For commands that ranks do not share, and whose results would be printed and written several times.
+    """
+    if started := found():
+        name, ranks = click.get_current_context().command_path, started[0].ranks_here()
+        raise ConfigError(
+            f"{name} runs as one process, but this one was started as one of {ranks} ranks of {started[0].name}, each "
+            "of which would do all of it, and write the same files",
+            "start it once, without mpiexec, srun or nacre_parallel; nacre train shares its validations among ranks",
+        )
+
+
 def launch(
     workers: int,
     restarts: int = 0,

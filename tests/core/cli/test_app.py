@@ -329,3 +329,8 @@ def test_the_door_for_authors_of_commands_has_every_name_that_it_says() -> None:
     assert sorted([*names, "main"]) == sorted(nacre.cli.__all__)
     page = (Path(__file__).resolve().parents[3] / "docs/writing-a-command.md").read_text(encoding="utf-8")
     assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def test_an_option_of_another_command_is_told_whose_it_is() -> None:
+    told = run("predict", "small.toml", "--workers", "2", code=2).err
+    assert "\n  --workers is an option of nacre train; nacre predict --help shows" in told

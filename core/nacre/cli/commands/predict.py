@@ -121,9 +121,11 @@ def command(
     from ..inputs import by_blob
     from ..outputs import read_classes
     from ..predictor import Predictor, answer_lines
+    from ..ranks import refuse_ranks
     from ..snapshots import read_trained
 
     _check_inputs(net, inputs, stdin=stdin, as_json=as_json)
+    refuse_ranks()
     file, saved = read_trained(net, sets, seed, snapshot)
     options: dict[str, Any] = {
         "names": read_classes(classes) if classes else None,

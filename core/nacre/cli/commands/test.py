@@ -69,9 +69,11 @@ def command(
     from ...text import counted
     from ..by_class import by_class
     from ..pictures import draw_pairs, drawing_for
+    from ..ranks import refuse_ranks
     from ..screen import loss_text, print_json, statistic_text
     from ..snapshots import read_trained
 
+    refuse_ranks()
     file, saved = read_trained(net, sets, seed, snapshot, writes)
     if data:
         file = replace(file, layers=tuple(reading_from(file, phase, data)))
