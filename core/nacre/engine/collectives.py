@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import inf
 
@@ -16,6 +17,7 @@ from ..protocols.state import SourceState
 from ..protocols.view import ROWS_OF_PART, View
 from .ops import Op
 from .parameters import Slot
+from .schedule import compile_steps
 from .shares import Shares, share_of_part
 
 
@@ -23,7 +25,7 @@ class Collectives(Shares):
     """What the ranks of a divided net do together; `losses` and `counting` are the names of all layers of the whole
     net with a loss, and of those with statistics, in order.
 
-    Before forward they agree on how many rows of the batch are real, after it on the losses; after backward the
+    Before forward they agree on how many rows of the batch are real, after it on the losses; after backward, the
     gradients of the parameters that every rank has are added up, and buffers by records are averaged. `loss_values` are
     those of the last batch, and `epoch` is how many passes over the data the sources of all ranks have completed.
     Losses that are divided by records have a share, as in `Shares`; others are on one rank. `view` is the net's, of its
@@ -56,8 +58,27 @@ class Collectives(Shares):
         self.loss_values = dict.fromkeys(losses, 0.0)
         self.epoch = 0
 
-    def before_forward(self) -> list[Step]:
-        return [Step("rows", self._net, self._share_rows)]
+    def forward(self, steps: Sequence[Step]) -> list[Step]:
+        """Return the steps of forward, from those of the layers.
+
+        Outside of training, losses and statistics by records are left out where this rank has no real row.
+        """
+        if self.view.phase != "train":
+            counting = set(self._counting)
+            counts = [one.kind == "forward" and one.name in counting for one in steps]
+            steps = [self._if_any_row(one) if some else one for one, some in zip(steps, counts, strict=True)]
+        return [Step("rows", self._net, self._share_rows), *steps]
+
+    def _if_any_row(self, step: Step) -> Step:
+        compiled: list[Callable[[], None]] = []
+
+        def call() -> None:
+            if self.scalars[ROWS_OF_PART]:
+                if not compiled:
+                    compiled.append(compile_steps([step]))
+                compiled[0]()
+
+        return replace(step, call=call, own=None)
 
     def agree_on_epoch(self) -> None:
         """Find out how many passes over the data are complete, which only the ranks with sources know."""
@@ -76,8 +97,11 @@ class Collectives(Shares):
         counts: dict[str, int] = {}
         for place, name in enumerate(self.loss_values):
             if (op := self._own_losses.get(name)) is not None:
+                rows = int(self.scalars[ROWS_OF_PART])
+                if op in self.losing and not rows:  # it was not run
+                    continue
                 counted = op in self.losing and op.state.divided_by != "nothing"
-                counts[name] = self._count(op, int(self.scalars[ROWS_OF_PART])) if counted else 0
+                counts[name] = self._count(op, rows) if counted else 0
                 loss = share_of_part(op) * float(op.state.loss)
                 found[:, place] = loss * max(counts[name], 1), counts[name]
         self.communicator.allreduce(found, ordered=True)
@@ -114,7 +138,7 @@ class Collectives(Shares):
         """Count the real rows of the joined batch and those of this rank's part, and the passes over the data.
 
         Raises:
-            DataError: a rank has no real row, of which a loss or a statistic must count some.
+            DataError: a rank has no real row in training, where it has to give the gradient of a loss.
         """
         import numpy as np
 
@@ -130,7 +154,7 @@ class Collectives(Shares):
         self.epoch = int(every[:, 2].max())
         parts = [part_of(self._batch, rank, self.communicator.size) for rank in range(self.communicator.size)]
         counts = [min(max(rows - start, 0), stop - start) for start, stop in parts]
-        if self._counting and not min(counts):
+        if self._counting and not min(counts) and self.view.phase == "train":
             raise DataError(
                 f"net '{self._net}': {int(rows)} real records of a batch of {self._batch} are too few for "
                 f"{self.communicator.size} ranks, among which '{self._counting[0]}' is divided by records",

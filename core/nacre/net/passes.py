@@ -55,7 +55,7 @@ class Passes:
         self._steps = self._schedule.passes()
         self._steps["feed"].append(self._rows)
         if (ranks := self._collectives) is not None:
-            self._steps["forward"] = [*ranks.before_forward(), *self._steps["forward"]]
+            self._steps["forward"] = ranks.forward(self._steps["forward"])
             self._steps["backward"] += ranks.after_backward()
 
     def compile_all(self) -> None:

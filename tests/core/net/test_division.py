@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import nacre
-from divided_nets import OPTIONS, check_equal, gathered, learned, nets_of, solver, source
+from divided_nets import BATCH, OPTIONS, check_equal, gathered, learned, nets_of, solver, source
 from nacre import ConfigError, DataError, InputLayer, Net, TopologyError
 from nacre.cli.training import begin_text
 from nacre.random import Random
-from nacre.testing.crew import crew, together
+from nacre.testing.crew import crew, own_backend, together
+from nacre_data import MemoryDataLayer
 from nacre_layers import (
     AccuracyLayer,
     BatchNormLayer,
@@ -35,6 +36,7 @@ from nacre_layers import (
     SquareLossLayer,
     SumLossLayer,
 )
+from nacre_onednn.backend import OnednnBackend
 from nacre_parallel import AllReduce
 
 
@@ -376,11 +378,66 @@ def test_a_pass_over_the_data_is_one_of_all_ranks():
     assert together(ranks, lambda rank: nets[rank].statistics()) == [whole.statistics()] * 2
 
 
-def test_a_loss_that_is_divided_by_records_needs_some_on_every_rank():
+@pytest.mark.parametrize("backend", ["numpy", "onednn"])
+@pytest.mark.parametrize("records", [12, 14, 25])
+def test_ranks_without_a_record_of_the_last_batch_count_none(records, backend):
+    """Of batches of 12 records, the last has 12, 2 or 1: with three ranks, one or two of them have none."""
+    if backend == "onednn" and OnednnBackend.unusable() is not None:
+        pytest.skip("no oneDNN here")
+    random = np.random.default_rng(records)
+    arrays = [random.integers(0, 11, (records, 5)), random.permutation(records) % 4]
+
+    def make():
+        both = {"bottoms": ["score", "label"], "ignore_label": 3, "partition_dim": 0}
+        return [
+            MemoryDataLayer(name="input", data=arrays, batch_size=BATCH, partition_dim=0),
+            EmbeddingLayer(name="embed", bottoms=["data"], tops=["x"], input_dim=11, output_dim=6, partition_dim=0),
+            LSTMLayer(name="lstm", bottoms=["x"], tops=["h"], output_dim=7, partition_dim=1),
+            InnerProductLayer(name="score", bottoms=["h"], tops=["score"], output_dim=4, partition_dim=0),
+            SoftmaxLossLayer(name="loss", **both),
+            SumLossLayer(name="sum", bottoms=["score"], partition_dim=0),
+            AccuracyLayer(name="accuracy", **both),
+            PerplexityLayer(name="perplexity", **both),
+            ROCAUCLayer(name="auc", bottoms=["score", "label"], partition_dim=0),
+        ]
+
+    def measured(net):
+        return [found for _ in range(2) for found in (net.forward_epoch(), net.statistics())]
+
+    options = {**OPTIONS, "dtype": "float64" if backend == "numpy" else "float32"}
+    ranks = crew(3)
+    nets = [
+        Net("net", make(), backend=own_backend(backend), phase="validation", communicator=rank, **options)
+        for rank in ranks
+    ]
+    expected = measured(Net("net", make(), backend=backend, phase="validation", **options))
+    for found in together(ranks, lambda rank: measured(nets[rank])):
+        for mine, one in zip(found, expected, strict=True):
+            close = 1e-12 if backend == "numpy" else 1e-5
+            if isinstance(one, float):
+                assert mine == pytest.approx(one, rel=close)
+                continue
+            assert list(mine) == list(one)
+            for name, values in one.items():
+                assert mine[name] == pytest.approx(values, rel=close), name
+
+
+def test_a_training_needs_a_record_on_every_rank_where_a_loss_is_divided_by_records():
+    def make():
+        layers = by_records(lambda: mlp(WAYS["by features"]))()[1:]
+        tops = (("data", 7), ("label", ()))
+        return [InputLayer(tops=[top], shape=shape, batch_size=BATCH, partition_dim=-1) for top, shape in tops] + layers
+
+    def trained(net):
+        if net.rank == 0:
+            net.write("data", np.zeros((6, 7)))
+            net.write("label", np.zeros(6))
+        net.forward()
+
     ranks = crew(2)
-    nets = nets_of(by_records(lambda: mlp(WAYS["by features"])), ranks, phase="validation")
+    nets = nets_of(make, ranks)
     with pytest.raises(DataError, match=r"6 real records of a batch of 12 are too few for 2 ranks, among which 'loss'"):
-        together(ranks, lambda rank: nets[rank].forward_epoch())
+        together(ranks, lambda rank: trained(nets[rank]))
 
 
 def test_each_rank_holds_its_part_of_the_parameters():
