@@ -178,6 +178,7 @@ if TYPE_CHECKING:
     from .training.callback import Score as Score
     from .training.framework import Framework as Framework
     from .training.framework import FrameworkState as FrameworkState
+    from .training.framework import Role as Role
     from .training.method import Method as Method
     from .training.method import MethodState as MethodState
     from .training.policies import LrPolicy as LrPolicy
@@ -237,7 +238,7 @@ _PLACES = {
     "snapshots.snapshot": "Snapshot",
     "threads": "interruptible number_of_threads",
     "training.callback": "Callback CallbackState Score",
-    "training.framework": "Framework FrameworkState",
+    "training.framework": "Framework FrameworkState Role",
     "training.method": "Method MethodState",
     "training.policies": "LrPolicy LrState MomentumPolicy MomentumState",
     "training.solver": "Solver",

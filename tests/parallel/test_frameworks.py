@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -14,13 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from command_line import run
 from framework_ranks import averaged, in_threads, resume, run_file, start, train, without_group
-from nacre import ConfigError, RankError
+from nacre import ConfigError, Framework, RankError, make_component
 from nacre.config import load
+from nacre.testing.crew import ThreadCommunicator
 from nacre_parallel import AllReduce, Cluster, Downpour, Hogwild, LocalCommunicator, Sandblaster
 from nacre_parallel.frameworks.hogwild import change, neighbours_of
 from nacre_parallel.frameworks.servers import dealt
 from rank_pool import Pool, pool
+from registries import NewRegistry
 
 ADAM = {"type": "Adam", "lr_policy": {"type": "Exp", "base": 0.01, "gamma": 0.99}, "regu_coef": 1e-3, "clip_norm": 0.5}
 SGD = {"momentum_policy": 0.9, "lr_policy": 0.05, "n_accumulate": 2, "clip_value": 0.3, "regu_coef": 1e-3}
@@ -146,13 +150,59 @@ def test_neighbours_stand_in_a_ring() -> None:
 
 
 def test_parameters_are_dealt_out_evenly_and_whole() -> None:
-    class Slot:
-        def __init__(self, size: int) -> None:
-            self.storage = self
-            self.size = size
+    sizes = {"a": 5, "b": 100, "c": 60, "d": 7, "e": 40, "f": 100}
+    assert dealt(["a", "b", "c", "d", "e"], 2, sizes.__getitem__) == [["b", "d"], ["a", "c", "e"]]
+    assert dealt(["b", "f", "b"], 2, sizes.__getitem__) == [["b", "b"], ["f"]]
 
-    slots = [Slot(size) for size in (5, 100, 60, 7, 40)]
-    assert [[slot.size for slot in one] for one in dealt(slots, 2)] == [[100, 7], [5, 60, 40]]
+
+@pytest.mark.parametrize(
+    ("size", "framework"),
+    [
+        (4, {"type": "Sandblaster", "servers": 2}),
+        (3, {"type": "Downpour", "staleness": 0}),
+        (6, {"type": "Downpour", "servers": 2, "staleness": 0}),
+        (4, {"type": "Hogwild", "nodes": 4, "neighbours": 1, "sync_freq": 2}),
+    ],
+)
+def test_ranks_send_what_their_roles_say(size: int, framework: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: Counter[tuple[int, int]] = Counter()
+
+    def isend(self: Any, array: np.ndarray, to: int, tag: int = 0) -> Any:
+        if array.size > 4:  # not what an array is about
+            sent[self.rank, to] += array.size
+        return plain(self, array, to, tag)
+
+    plain = ThreadCommunicator.isend
+    monkeypatch.setattr(ThreadCommunicator, "isend", isend)
+    found = in_threads(size, train, "mlp", framework, {}, 4)
+    shapes = {name.partition("/")[2]: np.size(value) for name, value in found[0]["found"].items() if "param" in name}
+    expected: Counter[tuple[int, int]] = Counter()
+    for rank, role in enumerate(make_component(Framework, framework).roles(shapes, size)):
+        for what, count in role.sends.items():
+            if one := re.match(r"\w+ to rank (\d+)(?:, after every (\d+) iterations)?$", what):
+                expected[rank, int(one[1])] += count * 4 // int(one[2] or 1)
+    assert sent == expected
+
+
+def test_explain_says_what_ranks_do(new_registry: NewRegistry) -> None:
+    file = CLUSTERS / "downpour.toml"
+    told = json.loads(run("explain", file, "--ranks", "3", "--json").out)
+    assert told["framework"] == "Downpour"
+    first, second, server = told["ranks"]
+    assert first["reads"] == second["reads"] == [{"source": "train", "records": 30, "batch_size": 60}]
+    assert (first["role"], second["role"], server["role"]) == ("worker of group 0", "worker of group 1", "server")
+    assert first["updates"] == server["reads"] == []
+    assert server["updated"] == told["parameters"] == 4810
+    assert first["sends"] == second["sends"] == [{"what": "gradients to rank 2", "bytes": 4 * 4810}]
+    assert [one["what"] for one in server["sends"]] == ["values to rank 0", "values to rank 1"]
+    text = run("explain", file, "--ranks", "3").out
+    assert "rank 2: server\n  updates all parameters\n  sends values to rank 0: 18.8 KiB in an iteration\n" in text
+    assert "[cluster] describes 3 ranks (Downpour), but there are 4" in run("explain", file, "--ranks", "4", code=2).err
+    text = run("explain", DEMO, "--ranks", "3").out
+    assert text.startswith("AllReduce on 3 ranks, ") and "rank 2: worker\n  reads 22 of the 64 records" in text
+    new_registry()  # this plugin is only for the next line
+    told = run("explain", DEMO, "--ranks", "3", "--plugin", PLUGIN, "--set", "solver.framework=Silent", code=2).err
+    assert "the framework Silent does not say what its ranks do" in told
 
 
 @pytest.mark.parametrize("framework", [ONE_GROUP, {"type": "Hogwild", "nodes": 2}], ids=["Downpour", "Hogwild"])

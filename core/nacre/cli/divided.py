@@ -1,4 +1,4 @@
-"""Nets as they are divided among ranks, for `graph` and `explain`: planned, rank by rank, in this process."""
+"""Nets on several ranks, for `graph` and `explain`: how they are divided, and what ranks do in a framework; planned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from ..graph.partition import Bridge
     from ..net.net import Net
     from ..net.summary import NetSummary
+    from ..protocols.communicator import Communicator
     from ..protocols.layer import Phase
+    from ..training.framework import Framework
 
 
 @contextmanager
@@ -89,6 +91,92 @@ def _rank(rank: int, net: Net, bridges: Sequence[dict[str, Any]]) -> dict[str, A
     crossing = [one for one in bridges if rank in (one["from"], one["to"])]
     moved = sum(one["forward"] + one["backward"] for one in crossing)
     return {"rank": rank, "layers": own, "parameters": summary.parameters, "moved": moved}
+
+
+def framework_of(file: NetFile) -> Framework | None:
+    """Return how several ranks would train a net; None if it is divided among them."""
+    from ..fields.component import need_default_of
+
+    if file.divides:
+        return None
+    found = file.solver().framework if file.has_solver else None
+    return found or need_default_of("framework")()
+
+
+def explain_framework(file: NetFile, framework: Framework, ranks: int, backend: str | None) -> dict[str, Any]:
+    """Return what each rank does in a framework, as data for JSON; bytes are those of one iteration.
+
+    Raises:
+        ConfigError: it cannot be of so many ranks, or does not say what they do.
+    """
+    from ..engine.ops import item_size
+    from ..errors import ConfigError
+    from ..fields.tables import type_name
+
+    kind = type_name(type(framework.meant))
+    with file.net("train", backend=backend, allocate=False, fallback="warn") as net:
+        parameters = {slot.name: slot.storage.size for slot in net.slots if slot.trainable and not slot.frozen}
+        item = item_size(net.dtype)
+    if not (roles := framework.roles(parameters, ranks)):
+        message = f"the framework {kind} does not say what its ranks do"
+        raise ConfigError(message, "its author should define Framework.roles")
+    return {
+        "net": file.name,
+        "phase": "train",
+        "framework": kind,
+        "parameters": sum(parameters.values()),
+        "ranks": [
+            {
+                "rank": rank,
+                "role": role.name,
+                "reads": _reads(file, framework, rank, ranks) if role.trains else [],
+                "updates": list(role.updates),
+                "updated": sum(parameters[name] for name in role.updates),
+                "sends": [{"what": what, "bytes": count * item} for what, count in role.sends.items() if count],
+            }
+            for rank, role in enumerate(roles)
+        ],
+    }
+
+
+def _reads(file: NetFile, framework: Framework, rank: int, ranks: int) -> list[dict[str, Any]]:
+    """Return how many records of each batch a rank reads, of each source of the training."""
+    found: list[dict[str, Any]] = []
+    for layer in framework.layers(file.layers, planned(rank, ranks)):
+        size = getattr(layer, "batch_size", None)
+        if layer.is_source and "train" not in layer.exclude and (layer.batch_part or isinstance(size, int)):
+            part = layer.batch_part
+            own, whole = (size, size) if part is None else (part.stop - part.start, part.length)
+            found.append({"source": layer.name, "records": own, "batch_size": whole})
+    return found
+
+
+def planned(rank: int, ranks: int) -> Communicator:
+    """Return the communicator of a rank that is only planned: it knows its number, and how many there are."""
+    from ..protocols.communicator import Communicator
+
+    made = Communicator()
+    made.rank, made.size = rank, ranks
+    return made
+
+
+def print_framework(explained: dict[str, Any]) -> None:
+    """Print what `explain_framework` has returned."""
+    from ..text import listed, size
+
+    click.echo(f"{explained['framework']} on {len(explained['ranks'])} ranks, {explained['parameters']:,} parameters")
+    for one in explained["ranks"]:
+        click.echo(f"rank {one['rank']}: {one['role']}")
+        for read in one["reads"]:
+            click.echo(
+                f"  reads {read['records']} of the {read['batch_size']} records of each batch of {read['source']}"
+            )
+        if one["updates"]:
+            every = one["updated"] == explained["parameters"]
+            named = "all parameters" if every else f"{listed(one['updates'])}: {one['updated']:,} parameters"
+            click.echo(f"  updates {named}")
+        for sent in one["sends"]:
+            click.echo(f"  sends {sent['what']}: {size(sent['bytes'])} in an iteration")
 
 
 def print_ranks(explained: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import pytest
 
 from ..fields.checks import positive
 from ..fields.types import Names, default
@@ -113,6 +114,31 @@ class FrameworkTests(ComponentTests):
                 for name, value in expected["arrays"].items():
                     what = f"{name} on rank {rank} of {size}, beside that of one process"
                     assert_close(one["arrays"][name], value, what, EXACT)
+
+    def test_roles(self, example: Example) -> None:
+        """What `roles` says of who trains and who updates which parameters is what the ranks of a training do."""
+        for size in self.sizes:
+            with _training(None, None) as alone:
+                parameters = {slot.name: slot.storage.size for slot in alone.slots}
+            if not (roles := self.make_component(example).roles(parameters, size)):
+                pytest.skip("the framework does not say what its ranks do (Framework.roles)")
+            assert len(roles) == size, f"there are {len(roles)} roles, but {size} ranks"
+            known: dict[int, tuple[bool, list[str]]] = {}
+
+            def look(rank: int, training: Training) -> None:
+                state = training.framework
+                assert state is not None
+                known[rank] = state.trains, [slot.name for slot in state.updated(training.slots)]  # noqa: B023
+                training.run()
+
+            self._run(example, size, look)
+            for rank, role in enumerate(roles):
+                trains, updates = known[rank]
+                where = f"roles: rank {rank} of {size}"
+                assert role.trains == trains, f"{where}: trains is {role.trains}, but the state's is {trains}"
+                assert sorted(role.updates) == sorted(updates), (
+                    f"{where}: updates is {sorted(role.updates)}, but the state updates {sorted(updates)}"
+                )
 
     def test_stop(self, example: Example) -> None:
         """What stops one rank ends the training on all of them at the same iteration."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Never
 
 from ..arguments import check_class_line
@@ -17,12 +18,32 @@ if TYPE_CHECKING:
     from .training import Training
 
 
+@dataclass(frozen=True)
+class Role:
+    """What one rank does in a framework, for `nacre explain --ranks`.
+
+    `name` says what it is, such as "server"; `updates` are the names of the parameters that it updates, and `trains` is
+    whether it trains batches. `sends` has how many numbers it sends in an iteration, by what they are and where they
+    go: {"gradients to rank 2": 21}.
+    """
+
+    name: str
+    updates: Sequence[str] = ()
+    sends: Mapping[str, int] = field(default_factory=dict[str, int])
+    trains: bool = True
+
+
 class Framework(Component, kind="framework"):
     """What the ranks of a training do together, after SINGA's frameworks.
 
     Every rank has a net of its own, with `layers`, connected by a communicator: `Net(layers, communicator=ranks,
     group=framework.group(ranks))`.
     """
+
+    @property
+    def meant(self) -> Framework:
+        """The framework that this one stands for, such as that of some numbers of groups; by default itself."""
+        return self
 
     def layers(self, layers: Sequence[Layer], communicator: Communicator) -> list[Layer]:
         """Return the layers of one rank's net, from those of the whole."""
@@ -34,6 +55,14 @@ class Framework(Component, kind="framework"):
         Losses are those of a group, until all ranks come together.
         """
         return None
+
+    def roles(self, parameters: Mapping[str, int], ranks: int) -> list[Role]:
+        """Return what each of so many ranks does, for `nacre explain --ranks`; [] if this framework does not say.
+
+        `parameters` has how many numbers are in each parameter that learns. Where there are roles, `layers` is also
+        called with the communicators of ranks that are only planned, which know `rank` and `size`, and nothing else.
+        """
+        return []
 
     @required()
     def start(self, training: Training) -> FrameworkState:

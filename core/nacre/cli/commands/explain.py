@@ -39,19 +39,25 @@ def command(
 
     For each layer: the kernel or the layer's own code, the kernels that were not chosen and why. At the end: the layers
     without a kernel, those first that cost the most for it, every copy between memories that the net needs, and what of
-    an iteration the backend records and replays, if it does. With --ranks: how the net is divided among ranks, what
-    each rank has, and how many bytes go over each bridge between two ranks in an iteration.
+    an iteration the backend records and replays, if it does. With --ranks: what each of so many ranks does in the
+    framework of the net file, what it updates, and what it sends in an iteration. Of a net that is divided among ranks:
+    how it is divided, what each rank has, and how many bytes go over each bridge between two ranks.
     """
     from ...text import listed
-    from ..divided import explain_ranks, print_ranks
+    from ..divided import explain_framework, explain_ranks, framework_of, print_framework, print_ranks
     from ..inputs import fed
     from ..screen import print_json
 
-    if ranks is not None:
-        divided = explain_ranks(fed(read_net(net, sets, seed), phase), phase, ranks, backend)
-        print_json(divided) if as_json else print_ranks(divided)
-        return
     file = fed(read_net(net, sets, seed), phase)
+    if ranks is not None:
+        framework = framework_of(file) if phase == "train" else None
+        if framework is None:
+            divided = explain_ranks(file, phase, ranks, backend)
+            print_json(divided) if as_json else print_ranks(divided)
+        else:
+            roles = explain_framework(file, framework, ranks, backend)
+            print_json(roles) if as_json else print_framework(roles)
+        return
     with file.net(phase, backend=backend, allocate=False, fallback="warn") as made:
         explained, first_line = explain(file, made), made.summary().first_line()
     if as_json:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from nacre import FrameworkState, Step, Training
+from collections.abc import Mapping
 
-from .batches import SharedBatches, adding_up, communicator_of
+from nacre import FrameworkState, Role, Step, Training
+
+from .batches import SharedBatches, adding_up, communicator_of, named
 from .flat import buffers_of
 
 
@@ -24,6 +26,10 @@ class AllReduce(SharedBatches):
     """
 
     uneven = True
+
+    def roles(self, parameters: Mapping[str, int], ranks: int) -> list[Role]:
+        sends = {f"gradients, which {named(range(ranks))} add up": sum(parameters.values())}
+        return [Role("worker", [*parameters], sends) for _ in range(ranks)]
 
     def start(self, training: Training) -> FrameworkState:
         return AllReduceState(self, training)

@@ -96,6 +96,12 @@ def divided(
     return made if part is None else made.as_part_of(layer, part)
 
 
+def named(ranks: Sequence[int]) -> str:
+    """Return ranks in words."""
+    *others, last = map(str, ranks)
+    return f"ranks {', '.join(others)} and {last}" if others else f"rank {last}"
+
+
 def communicator_of(framework: Framework, training: Training) -> Communicator:
     """Return what connects the ranks of a training.
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from nacre import Communicator, ConfigError, Framework, FrameworkState, Group, Layer, Training, non_negative, positive
+from nacre import (
+    Communicator,
+    ConfigError,
+    Framework,
+    FrameworkState,
+    Group,
+    Layer,
+    Role,
+    Training,
+    non_negative,
+    positive,
+)
 
 from .all_reduce import AllReduce
 from .downpour import Downpour
@@ -74,7 +84,7 @@ class Cluster(Framework):
             return ["sync_freq"]
         return [] if self.nserver_groups > 1 else ["sync_freq"]
 
-    @cached_property
+    @property
     def meant(self) -> Framework:
         """The framework that the numbers mean."""
         asynchronous: dict[str, Any] = {"batch": self.batch, "warmup_steps": self.warmup_steps}
@@ -94,14 +104,22 @@ class Cluster(Framework):
         servers = self.nserver_groups * self.nservers_per_group if self.server_worker_separate else 0
         return self.nworker_groups * self.nworkers_per_group + servers
 
-    def layers(self, layers: Sequence[Layer], communicator: Communicator) -> list[Layer]:
-        if communicator.size != self.ranks:
+    def _check(self, ranks: int) -> None:
+        """Raise ConfigError if these numbers do not describe so many ranks."""
+        if ranks != self.ranks:
             kind = type(self.meant).__name__
             raise ConfigError(
-                f"[cluster] describes {self.ranks} ranks ({kind}), but there are {communicator.size}",
+                f"[cluster] describes {self.ranks} ranks ({kind}), but there are {ranks}",
                 f"start {self.ranks}: nacre train --workers {self.ranks}",
             )
+
+    def layers(self, layers: Sequence[Layer], communicator: Communicator) -> list[Layer]:
+        self._check(communicator.size)
         return self.meant.layers(layers, communicator)
+
+    def roles(self, parameters: Mapping[str, int], ranks: int) -> list[Role]:
+        self._check(ranks)
+        return self.meant.roles(parameters, ranks)
 
     def group(self, communicator: Communicator) -> Group | None:
         return self.meant.group(communicator)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from nacre import (
     ConfigError,
     FrameworkState,
     Group,
+    Role,
     Step,
     Training,
     non_negative,
@@ -19,7 +20,7 @@ from nacre import (
 )
 
 from ..waiting import wait_until
-from .batches import SharedBatches, communicator_of, need_group
+from .batches import SharedBatches, communicator_of, named, need_group
 from .flat import Flat, buffers_of, values_of
 
 
@@ -67,6 +68,23 @@ class Hogwild(SharedBatches):
     def group(self, communicator: Communicator) -> Group:
         return Group(communicator.split(communicator.rank), communicator.rank, communicator.size)
 
+    def roles(self, parameters: Mapping[str, int], ranks: int) -> list[Role]:
+        """Return what each of so many ranks does; without `nodes` as if all were on one machine."""
+        nodes, count = self.nodes or 1, sum(parameters.values())
+        of_node: list[list[int]] = [[] for _ in range(nodes)]
+        for rank in range(ranks):
+            of_node[self._node_of(rank, ranks)].append(rank)
+        found: list[Role] = []
+        for rank in range(ranks):
+            node = self._node_of(rank, ranks)
+            sends = {f"changes to memory that {named(of_node[node])} share": count}
+            if rank == of_node[node][0]:
+                often = "" if self.sync_freq == 1 else f", after every {self.sync_freq} iterations"
+                near = neighbours_of(node, nodes, self.neighbours)
+                sends |= {f"parameters to rank {of_node[one][0]}{often}": count for one in near}
+            found.append(Role("worker" if nodes == 1 else f"worker of node {node}", [*parameters], sends))
+        return found
+
     def start(self, training: Training) -> FrameworkState:
         communicator_of(self, training)
         need_group(self, training)
@@ -80,12 +98,17 @@ class Hogwild(SharedBatches):
         """
         if not self.nodes:
             return min(communicator.on_this_machine())
-        if communicator.size % self.nodes:
+        return self._node_of(communicator.rank, communicator.size)
+
+    def _node_of(self, rank: int, ranks: int) -> int:
+        """Return the number of a rank's node, if their number is known; else 0."""
+        nodes = self.nodes or 1
+        if ranks % nodes:
             raise ConfigError(
-                f"Hogwild: {communicator.size} ranks cannot be divided into nodes={self.nodes}",
-                f"start {self.nodes} ranks, or {2 * self.nodes}, and so on",
+                f"Hogwild: {ranks} ranks cannot be divided into nodes={nodes}",
+                f"start {nodes} ranks, or {2 * nodes}, and so on",
             )
-        return communicator.rank * self.nodes // communicator.size
+        return rank * nodes // ranks
 
 
 class HogwildState(FrameworkState):

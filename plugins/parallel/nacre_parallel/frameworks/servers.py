@@ -9,7 +9,7 @@ method, and answers with the new values as soon as the group may go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,12 +21,13 @@ from nacre import (
     Group,
     RankError,
     Request,
+    Role,
     Step,
     Training,
     positive,
 )
 
-from .batches import SharedBatches, adding_up, communicator_of, need_group
+from .batches import SharedBatches, adding_up, communicator_of, named, need_group
 from .flat import buffers_of, gradients_of, values_of
 
 PUSH, GRADIENT, VERSION, VALUES = range(1, 5)
@@ -77,6 +78,28 @@ class Served(SharedBatches):
         together = communicator.split(rank // size if rank < workers else None)
         return Group(together, rank if rank < workers else 0, workers)
 
+    def roles(self, parameters: Mapping[str, int], ranks: int) -> list[Role]:
+        workers = self.workers(ranks)
+        size = workers // self.n_groups
+        slices = dealt([*parameters], self.servers, parameters.__getitem__)
+        counts = [sum(parameters[name] for name in names) for names in slices]
+        found: list[Role] = []
+        for rank in range(workers):
+            number, place = divmod(rank, size)
+            together = range(number * size, (number + 1) * size)
+            others = [one for one in together if one != rank]
+            sends = {f"gradients, which {named(together)} add up": sum(counts)} if others else {}
+            for server, count in enumerate(counts):
+                if server % size == place:
+                    sends[f"gradients to rank {workers + server}"] = count
+                    if others:
+                        sends[f"values of rank {workers + server} to {named(others)}"] = count
+            found.append(Role("worker" if self.n_groups == 1 else f"worker of group {number}", (), sends))
+        for server, (names, count) in enumerate(zip(slices, counts, strict=True)):
+            talking = [group * size + server % size for group in range(self.n_groups)]
+            found.append(Role("server", names, {f"values to rank {one}": count for one in talking}, trains=False))
+        return found
+
     def start(self, training: Training) -> FrameworkState:
         communicator = communicator_of(self, training)
         need_group(self, training)
@@ -84,16 +107,15 @@ class Served(SharedBatches):
         return WorkerState(self, training) if is_worker else ServerState(self, training)
 
 
-def dealt(slots: Sequence[Any], count: int) -> list[list[Any]]:
-    """Deal out parameters to so many servers: the largest first, each to the one that has least."""
-    slices: list[list[Any]] = [[] for _ in range(count)]
+def dealt(things: Sequence[Any], count: int, size: Callable[[Any], int]) -> list[list[Any]]:
+    """Deal out parameters of some sizes to so many servers: the largest first, each to the one that has least."""
+    slices: list[list[int]] = [[] for _ in range(count)]
     sizes = [0] * count
-    for slot in sorted(slots, key=lambda slot: -slot.storage.size):
+    for number in sorted(range(len(things)), key=lambda number: -size(things[number])):
         least = sizes.index(min(sizes))
-        slices[least].append(slot)
-        sizes[least] += slot.storage.size
-    order = {id(slot): number for number, slot in enumerate(slots)}
-    return [sorted(one, key=lambda slot: order[id(slot)]) for one in slices]
+        slices[least].append(number)
+        sizes[least] += size(things[number])
+    return [[things[number] for number in sorted(one)] for one in slices]
 
 
 class PartnerState(FrameworkState):
@@ -108,7 +130,7 @@ class PartnerState(FrameworkState):
         self.size = self.workers // framework.n_groups
         self.rate_share = framework.rate_share(framework.n_groups)
         net = training.net
-        self.slices = dealt(training.slots, framework.servers)
+        self.slices = dealt(training.slots, framework.servers, lambda slot: slot.storage.size)
         self.values = [values_of(net, slots) for slots in self.slices]
         self.buffers = buffers_of(net)
         self.version, self.versions = 0, [0] * framework.servers
