@@ -109,6 +109,27 @@ def run_file(communicator: Communicator | None, path: str, sets: list[str]) -> d
     return {"iteration": one.iteration, "accuracy": accuracy, "loss": one.loss, **one.told()}
 
 
+def closed(communicator: Communicator, path: str) -> list[bool]:
+    """Train a net file for some iterations; return of each communicator that was made for it whether it is closed."""
+    made: list[Any] = []
+    ranks: Any = type(communicator)
+    plain = ranks.split
+
+    def split(self: Any, *arguments: Any) -> Any:
+        part = plain(self, *arguments)
+        made.extend([] if part is None else [part])
+        return part
+
+    ranks.split = split
+    try:
+        file = load(path, ["solver.max_iter=3"])
+        file.table["callback"] = []
+        train_file(file, communicator=communicator, quiet=True)
+    finally:
+        ranks.split = plain
+    return [one._closed for one in made]
+
+
 def poison(communicator: Communicator, framework: Any, rank: int) -> None:
     """Train with parameters that are not finite on a rank, from the second iteration on."""
     with start(communicator, "mlp", framework, {}) as one:

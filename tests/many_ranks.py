@@ -233,6 +233,24 @@ def gone(communicator: Communicator, sizes: Sequence[int], limit: int, rounds: i
     return [counts, wrong, len(ranks.mailbox.out[after].blocks.known)]
 
 
+def memory_of_splits(communicator: Communicator, rounds: int) -> int:
+    """Return by how many bytes the memory grows in which ranks work together: by splits that are closed."""
+    ranks: Any = communicator
+    used: list[int] = []
+    for _ in range(rounds):
+        part = ranks.split(0)
+        array = part.shared_array((1000, 1000))
+        array[...] = 1
+        part.allreduce(np.zeros(1_000_000))
+        part.barrier()
+        del array
+        part.close()
+        ranks.barrier()
+        used.append(os.fstat(ranks.segment.descriptor).st_blocks)
+        ranks.barrier()
+    return used[-1] - used[1]
+
+
 def share(communicator: Communicator) -> list[int]:
     return sorted(os.sched_getaffinity(0))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +13,19 @@ import pytest
 
 from nacre.testing import CommunicatorTests
 from nacre_parallel import LocalCommunicator, MpiCommunicator, NcclCommunicator, ShmCommunicator
+from rank_pool import pool
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}")
+
+
+SPLITS = """
+from nacre_parallel import MpiCommunicator
+with MpiCommunicator.connect() as ranks:
+    for _ in range(2100):  # MPICH has 2,048 communicators
+        part = ranks.split(0)
+        part.shared_array((3,))
+        part.close()
+"""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -43,6 +55,18 @@ class TestMpi(CommunicatorTests):
 
     def launcher(self, size: int) -> Sequence[str]:
         return [MPIEXEC or "mpiexec", "-n", str(size)]
+
+
+@pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
+def test_splits_of_mpi_that_are_closed_can_be_made_without_end() -> None:
+    done = subprocess.run(
+        [MPIEXEC or "mpiexec", "-n", "2", sys.executable, "-c", SPLITS], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_splits_on_one_machine_leave_no_memory_behind() -> None:
+    assert pool(2).run("many_ranks:memory_of_splits", 5) == [0, 0]
 
 
 class TestNccl(CommunicatorTests):

@@ -292,6 +292,12 @@ def test_examples_of_clusters_learn(name: str) -> None:
         assert one["loss"] == found[0]["loss"]
 
 
+@pytest.mark.parametrize(("name", "made"), [("sandblaster", [1, 1, 0]), ("distributed_hogwild", [3, 3, 3])])
+def test_a_training_closes_the_communicators_that_were_made_for_it(name: str, made: list[int]) -> None:
+    found = pool(3).run("framework_ranks:closed", str(CLUSTERS / f"{name}.toml"))
+    assert found == [[True] * count for count in made]
+
+
 @pytest.mark.long
 @pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
 @pytest.mark.parametrize("name", RANKS)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..config.netfile import NetFile
     from ..discovery.kernels import Choice
     from ..net.net import Net
-    from ..protocols.communicator import Communicator
+    from ..protocols.communicator import Communicator, Group
     from ..protocols.layer import Layer
     from ..training.solver import Solver
     from ..training.training import Training
@@ -135,6 +135,9 @@ def train(
         stack.enter_context(work_matters_more())
         if log is not None and first:
             reports.append(stack.enter_context(_logging(log)))
+        group: Group | None = begun.get("group")
+        if group is not None and group.communicator is not None and group.communicator is not communicator:
+            stack.enter_context(group.communicator)
         net = stack.enter_context(_net(file, backend, communicator, begun))
         if find_nan:
             net.find_nan()

@@ -126,7 +126,10 @@ class Communicator:
 
     @required()
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
-        """Return a communicator of the ranks with the same `color`, in the order of `key` and rank; None for None."""
+        """Return a communicator of the ranks with the same `color`, in the order of `key` and rank; None for None.
+
+        It takes memory, and there may only be some thousand at a time: its ranks `close` it when they need it no more.
+        """
         raise NotImplementedError
 
     @required()
@@ -229,7 +232,10 @@ class Communicator:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Release what it holds; collective, and harmless when called twice."""
+        """Release what it holds; collective, and harmless when called twice.
+
+        Of arrays that its ranks share, the memory is released if none of them refers to it any more.
+        """
 
     def __enter__(self) -> Communicator:
         return self

@@ -121,6 +121,10 @@ class CommunicatorTests(Checks):
         """Ranks of one colour have a communicator of their own, in the order of the keys; those of None have none."""
         self._check("split", example)
 
+    def test_closing(self, example: Group) -> None:
+        """Communicators of splits are made and closed again and again; what they share lives as long as it is used."""
+        self._check("closing", example)
+
     def test_shared(self, example: Group) -> None:
         """What a rank writes into a shared array can be read by all others behind a barrier."""
         self._check("shared", example)

@@ -256,6 +256,24 @@ def split(comm: Communicator) -> None:
         request.wait()
 
 
+def closing(comm: Communicator) -> None:
+    """Communicators of splits are made and closed again and again; what they share lives as long as it is used."""
+    kept: list[np.ndarray] = []
+    for number in range(20):
+        half = comm.split(comm.rank % 2)
+        assert half is not None
+        array = half.shared_array((half.size, 100), "int64")
+        assert not array.any(), "a shared array is not 0 at first"
+        half.barrier()
+        array[half.rank] = number
+        half.barrier()
+        kept += [array] if number % 7 == 0 else []
+        del array
+        half.close()
+        half.close()
+    assert [int(array[-1, -1]) for array in kept] == [0, 7, 14], "closing a communicator changes a shared array"
+
+
 def shared(comm: Communicator) -> None:
     """What a rank writes into a shared array can be read by all others behind a barrier."""
     array, other = comm.shared_array((comm.size, 1000), "float32"), comm.shared_array((3,), "int64")
@@ -319,7 +337,7 @@ CHECKS = (
         any_of_several,
         wrong_size,
     ),
-    *(split, shared, values, refused),
+    *(split, closing, shared, values, refused),
 )
 
 

@@ -132,6 +132,12 @@ class FrameworkState:
         Called only where ranks are `apart`. Collective.
         """
 
+    def close(self) -> None:
+        """Release what it holds, such as communicators of its own, at the end of a training. Collective.
+
+        It is not called after an error, which ends all ranks.
+        """
+
     @property
     def epoch(self) -> int:
         """The number of complete passes over the data; a rank that reads none has to be told."""

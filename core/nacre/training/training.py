@@ -584,7 +584,9 @@ class Training:
     def __enter__(self) -> Training:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None and self.framework is not None:
+            self.framework.close()
         self.shutdown()
 
     # Numbers that are not finite

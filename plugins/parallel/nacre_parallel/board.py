@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre import RankError
+from nacre import ContractError, RankError
 
 from .mailbox import Mailbox
 from .segment import LINE, PAGE, Segment, ordered
@@ -30,6 +30,15 @@ class Board:
         self._blocks = [[blocks[(2 * one + turn) * BLOCK :][:BLOCK] for one in range(size)] for turn in (0, 1)]
         self._count = self._turn = 0
 
+    def _need_memory(self) -> None:
+        if not self._lines:
+            raise ContractError("this communicator is closed")
+
+    def close(self) -> None:
+        """Let go of the memory: nothing can be laid out any more."""
+        self._lines.clear()
+        self._blocks = [[], []]
+
     @staticmethod
     def bytes(size: int) -> int:
         """Return how many bytes it takes for so many ranks."""
@@ -37,6 +46,7 @@ class Board:
 
     def turn(self, kind: np.dtype[Any]) -> list[np.ndarray]:
         """Return the next blocks of all ranks, as numbers of a type."""
+        self._need_memory()
         self._turn = 1 - self._turn
         return [block.view(kind) for block in self._blocks[self._turn]]
 
@@ -46,6 +56,7 @@ class Board:
         Raises:
             RankError: ranks called different methods, or with different arrays.
         """
+        self._need_memory()
         self._count = count = self._count + 1
         sign, place = (size << 8) + what, 1 + count % 2  # another rank may be one ahead
         self._lines[self.rank][place] = sign

@@ -18,6 +18,7 @@ from .leftovers import unused
 from .local import check_bytes, check_part
 from .nccl import asked
 from .processors import take_share
+from .sharing import SharedArrays
 from .waiting import wait_until
 
 TOLD = {
@@ -54,6 +55,7 @@ class MpiCommunicator(Communicator):
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self._calls: list[Callable[[str], object]] = []
         self._closed = False
+        self._shared = SharedArrays()
 
     @classmethod
     def ranks_here(cls) -> int:
@@ -152,6 +154,7 @@ class MpiCommunicator(Communicator):
 
         near = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED)
         if near.Get_size() < self.size:
+            near.Free()
             raise RankError("the ranks are on several machines, so they cannot share an array")
         kind = np.dtype(dtype)
         size = kind.itemsize * int(np.prod(shape, dtype=np.int64))
@@ -161,7 +164,8 @@ class MpiCommunicator(Communicator):
         if self.rank == 0:
             array[...] = 0
         near.Barrier()
-        return array
+        near.Free()
+        return self._shared.add(array, window.Free)
 
     def _by_hand(self, flat: Any, op: str, *, ordered: bool) -> bool:
         """Return whether the arrays are brought together and reduced here, because MPI does not promise the result.
@@ -232,9 +236,14 @@ class MpiCommunicator(Communicator):
         self._calls.append(call)
 
     def close(self) -> None:
-        if self._world and not self._closed:
-            self.barrier()
-            self._closed = True
+        if self._closed:
+            return
+        if not self._world:
+            self._shared.release(self)
+        self.barrier()
+        self._closed = True
+        if not self._world:
+            self._comm.Free()
 
     def _uncaught(self, kind: Any, error: Any, trace: Any) -> None:
         """Tell of an error that nobody handled, and end all ranks: MPI would wait for this one for ever."""

@@ -76,6 +76,12 @@ class Segment:
             fcntl.lockf(self.descriptor, fcntl.LOCK_UN)
         return start
 
+    def remove(self, start: int, size: int) -> None:
+        """Release memory that no rank uses any more, if this system can."""
+        if hasattr(mmap, "MADV_REMOVE"):
+            with mmap.mmap(self.descriptor, -(-max(size, 1) // PAGE) * PAGE, offset=start) as memory:
+                memory.madvise(mmap.MADV_REMOVE)
+
     def map(self, start: int, size: int) -> mmap.mmap:
         """Return memory of the segment."""
         return mmap.mmap(self.descriptor, max(size, 1), offset=start)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -11,6 +12,7 @@ from nacre import Communicator, ConfigError, Launch, Request, check_op, flat_vie
 
 from .local import check_part
 from .nccl import asked
+from .sharing import SharedArrays
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 ENVIRONMENT = "NACRE_SHM"
 """What the launcher tells a rank: descriptor of the segment, that of the line to the launcher, rank and size."""
 ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BCAST = range(1, 5)  # as `board.METHODS` counts
+GONE = 1 << 62
+"""The tag by which ranks tell the first one of a communicator that they have closed it."""
 SMALL = 1 << 13  # bytes up to which every rank reduces all of an array by itself
 
 
@@ -44,6 +48,7 @@ class ShmCommunicator(Communicator):
         # `members` are its ranks, as the mailbox of this process counts them; `world` says that they are all
         self.process, self.segment, self.mailbox, self.board, self.members = process, segment, mailbox, board, members
         self.rank, self.size, self.world = board.rank, board.size, world
+        self._shared, self._closed = SharedArrays(), False
 
     @classmethod
     def ranks_here(cls) -> int:
@@ -180,7 +185,8 @@ class ShmCommunicator(Communicator):
 
         size = np.dtype(dtype).itemsize * prod(shape)
         start = self.share(self.segment.allocate(size) if self.rank == 0 else None)
-        return self.segment.array(start, shape, dtype)
+        remove = partial(self.segment.remove, start, size) if self.rank == 0 else int  # others have only mapped it
+        return self._shared.add(self.segment.array(start, shape, dtype), remove)
 
     # From one to another
 
@@ -208,9 +214,27 @@ class ShmCommunicator(Communicator):
         on_failure(call)
 
     def close(self) -> None:
-        if self.world and not self.process.closed:
-            self.barrier()
-            self.process.close()
+        if self.world:
+            if not self.process.closed:
+                self.barrier()
+                self.process.close()
+        elif not self._closed:
+            self._shared.release(self)
+            self._closed = True
+            self.board.close()
+            self._remove_board()
+
+    def _remove_board(self) -> None:
+        """Release the memory of a board, when no rank looks at what others have laid out there any more."""
+        import numpy as np
+
+        gone = np.zeros(1)
+        if self.rank:
+            self.send(gone, 0, GONE)
+            return
+        for other in range(1, self.size):
+            self.recv(gone, other, GONE)
+        self.segment.remove(self.board.start, self.board.bytes(self.size))
 
 
 def told() -> tuple[int, int, int, int]:

@@ -206,6 +206,11 @@ class HogwildState(FrameworkState):
             for key, count in some.items():
                 self.all_staleness[key] = self.all_staleness.get(key, 0) + count
 
+    def close(self) -> None:
+        self.shared, self.clocks = self.shared.copy(), self.clocks.copy()  # the node's memory can be released
+        for one in filter(None, (self.leaders, self.node)):
+            one.close()
+
     def told(self) -> dict[str, Any]:
         return {"staleness": {key: self.all_staleness[key] for key in sorted(self.all_staleness, key=int)}}
 
