@@ -28,6 +28,23 @@ with MpiCommunicator.connect() as ranks:
 """
 
 
+LARGE = """
+import numpy as np
+from nacre_parallel import MpiCommunicator
+with MpiCommunicator.connect() as ranks:
+    array = np.zeros(2**31 + 8, np.uint8)  # 4 GiB on both ranks together
+    if ranks.rank == 0:
+        array[::2**28] = np.arange(1, 10)
+        ranks.send(array, 1)
+    else:
+        ranks.recv(array, 0)
+        assert array[::2**28].tolist() == [*range(1, 10)]
+        array[-1] = 11
+    ranks.bcast(array, 1)
+    assert array[0] == 1 and array[-1] == 11
+"""
+
+
 @pytest.fixture(autouse=True, scope="module")
 def remove_what_was_left() -> None:
     """Remove the shared memory that MPI's ranks have left which were killed here before."""
@@ -61,6 +78,15 @@ class TestMpi(CommunicatorTests):
 def test_splits_of_mpi_that_are_closed_can_be_made_without_end() -> None:
     done = subprocess.run(
         [MPIEXEC or "mpiexec", "-n", "2", sys.executable, "-c", SPLITS], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
+def test_messages_of_mpi_may_be_larger_than_2_gib() -> None:
+    done = subprocess.run(
+        [MPIEXEC or "mpiexec", "-n", "2", sys.executable, "-c", LARGE], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 

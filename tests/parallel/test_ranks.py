@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from command_line import command, run
-from nacre import ConfigError, RankError
+from nacre import ConfigError, ContractError, RankError
 from nacre.random import Random
 from nacre_parallel import LocalCommunicator, MpiCommunicator, Ranks, ShmCommunicator
 from nacre_parallel.leftovers import unused
@@ -110,6 +112,37 @@ def test_processes_that_do_not_find_each_other_are_refused(
         refuse_singletons(size, "MPICH Version:      5.0.2\nMPICH Release date: some")
     assert MpiCommunicator.ranks_here() == told
     refuse_singletons(told, "MPICH")
+
+
+@pytest.mark.parametrize("version", [(3, 1), (4, 0)])
+def test_an_mpi_that_cannot_count_so_far_is_told_of(version: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Comm:
+        def Get_rank(self) -> int:
+            return 0
+
+        def Get_size(self) -> int:
+            return 1
+
+        def __getattr__(self, name: str) -> Any:
+            raise InterruptedError(name)  # as far as to the MPI
+
+    mpi = SimpleNamespace(Get_version=lambda: version, Get_library_version=lambda: "Open MPI v5.0.1, package", BYTE=1)
+    mpi.SUM = mpi.IN_PLACE = None
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", mpi)
+    monkeypatch.setattr("nacre_parallel.mpi.COUNTED", 30)
+    ranks = MpiCommunicator(Comm())
+    few, some, more = np.zeros(3), np.zeros(4), np.zeros(31)
+    for array, call in [
+        *((some, call) for call in (ranks.bcast, lambda array: ranks.allgather(array, array.copy()))),
+        *((some, lambda array, call=call: call(array, 0)) for call in (ranks.isend, ranks.irecv)),
+        *((more, call) for call in (ranks.allreduce, lambda array: ranks.reduce_scatter(array, array.copy()))),
+    ]:
+        with pytest.raises(InterruptedError):
+            call(few)
+        with pytest.raises((ContractError, InterruptedError)) as told:
+            call(array)
+        refused = re.match(r"3[12] numbers at once, but Open MPI v5.0.1 counts to 30", str(told.value))
+        assert bool(refused) == (version < (4, 0))
 
 
 def test_helpers_that_mpiexec_starts_by_srun_are_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:

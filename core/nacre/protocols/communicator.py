@@ -25,7 +25,10 @@ OPS: tuple[Op, ...] = ("sum", "prod", "min", "max")
 
 
 class Request:
-    """A message on its way: the array of `isend` may not be changed, that of `irecv` not be read, until it is done."""
+    """A message on its way: the array of `isend` may not be changed, that of `irecv` not be read, until it is done.
+
+    It goes on also if nobody keeps this request.
+    """
 
     def done(self) -> bool:
         """Return whether the message has gone, or come; let messages make progress."""

@@ -105,6 +105,10 @@ class CommunicatorTests(Checks):
         """Messages with one tag come in their order; those with other tags may be received before them."""
         self._check("tags", example)
 
+    def test_not_kept(self, example: Group) -> None:
+        """A message arrives whose request and array the sender has not kept."""
+        self._check("not_kept", example)
+
     def test_to_all(self, example: Group) -> None:
         """Every rank sends to every other one, and to itself, while all of them meet."""
         self._check("to_all", example)

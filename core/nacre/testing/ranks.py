@@ -195,6 +195,18 @@ def tags(comm: Communicator) -> None:
         check_equal(array, numbers(one, 40_000, "float64"), f"message {one}")
 
 
+def not_kept(comm: Communicator) -> None:
+    """A message arrives whose request and array the sender has not kept."""
+    after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    for one in range(5):
+        comm.isend(np.full(300_000, one, np.int32), after, 4)
+    others = [np.full(300_000, -1, np.int32) for _ in range(10)]  # in the memory of those that are gone
+    comm.barrier()
+    for one in range(5):
+        comm.recv(others[one], before, 4)
+        check_equal(others[one], np.full(300_000, one, np.int32), f"message {one}")
+
+
 def to_all(comm: Communicator) -> None:
     """Every rank sends to every other one, and to itself, while all of them meet."""
     sent = [comm.isend(numbers(comm.rank, 100_000, "int32"), to) for to in range(comm.size)]
@@ -333,6 +345,7 @@ CHECKS = (
         bcast,
         messages,
         tags,
+        not_kept,
         to_all,
         any_of_several,
         wrong_size,

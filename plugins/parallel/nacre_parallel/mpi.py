@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from nacre import Communicator, ConfigError, Launch, RankError, Request, check_op, flat_view, reduce_into
+from nacre import Communicator, ConfigError, ContractError, Launch, RankError, Request, check_op, flat_view, reduce_into
 
 from .leftovers import unused
 from .local import check_bytes, check_part
@@ -35,6 +35,8 @@ PASSED_ON = 0.5
 LATER = 5.0
 """Seconds after which a rank that has failed ends all, if the one that has failed before has not."""
 PIECE = 1 << 18  # numbers that are brought together from all ranks at a time
+COUNTED = 2**31 - 1
+"""What an MPI before version 4 of the standard can count: the bytes of a message, for example."""
 SHARED = Path("/dev/shm")
 LEFT = ("mpich_shm_*", "sm_segment.*", "vader_segment.*", "ucx_shm_*")
 """The names of the shared memory of MPICH, Open MPI and UCX."""
@@ -56,6 +58,7 @@ class MpiCommunicator(Communicator):
         self._calls: list[Callable[[str], object]] = []
         self._closed = False
         self._shared = SharedArrays()
+        self._under_way: set[_Message] = set()
 
     @classmethod
     def ranks_here(cls) -> int:
@@ -118,6 +121,7 @@ class MpiCommunicator(Communicator):
                 self.allgather(piece, every)
                 reduce_into(list(every), op, piece)
         elif len(flat):
+            self._check_count(len(flat))
             self._wait(self._comm.Iallreduce(self._mpi.IN_PLACE, flat, self._op(op)))
 
     def reduce_scatter(self, array: Any, out: Any, op: Any = "sum", *, ordered: bool = False) -> None:
@@ -129,12 +133,14 @@ class MpiCommunicator(Communicator):
             self.allreduce(flat, op, ordered=ordered)
             into[...] = flat[mine]
         elif len(flat):
+            self._check_count(len(flat))
             counts = [self._length(len(flat), rank) for rank in range(self.size)]
             self._wait(self._comm.Ireduce_scatter(flat, into, counts, self._op(op)))
 
     def allgather(self, array: Any, out: Any) -> None:
         given, into = flat_view(array, writes=False), flat_view(out, "out")
         check_part(given, into, self._length(len(into), self.rank), "out")
+        self._check_count(into.nbytes)
         size = into.itemsize
         counts = [self._length(len(into), rank) * size for rank in range(self.size)]
         starts = [self.part(len(into), rank).start * size for rank in range(self.size)]
@@ -144,6 +150,7 @@ class MpiCommunicator(Communicator):
     def bcast(self, array: Any, root: int = 0) -> None:
         flat = flat_view(array)
         self.check_rank(root, "root")
+        self._check_count(flat.nbytes)
         self._wait(self._comm.Ibcast([_bytes(flat), self._mpi.BYTE], root))
 
     def barrier(self) -> None:
@@ -166,6 +173,15 @@ class MpiCommunicator(Communicator):
         near.Barrier()
         near.Free()
         return self._shared.add(array, window.Free)
+
+    def _check_count(self, count: int) -> None:
+        """Raise ContractError if a call has more numbers, or bytes, than this MPI can count."""
+        if count > COUNTED and self._mpi.Get_version() < (4, 0):
+            library = _first_words(self._mpi.Get_library_version())
+            raise ContractError(
+                f"{count:,} numbers at once, but {library} counts to {COUNTED:,}",
+                "use an MPI of version 4 of the standard, such as MPICH 4 or newer, or divide the largest layer",
+            )
 
     def _by_hand(self, flat: Any, op: str, *, ordered: bool) -> bool:
         """Return whether the arrays are brought together and reduced here, because MPI does not promise the result.
@@ -192,12 +208,18 @@ class MpiCommunicator(Communicator):
     def isend(self, array: Any, to: int, tag: int = 0) -> Request:
         self.check_rank(to, "to")
         flat = flat_view(array, writes=False)
-        return _Message(self._comm.Isend([_bytes(flat), self._mpi.BYTE], to, tag), flat, self._mpi)
+        self._check_count(flat.nbytes)
+        for one in [*self._under_way]:
+            one.forget_if_sent()
+        request = self._comm.Isend([_bytes(flat), self._mpi.BYTE], to, tag)
+        return _Message(request, flat, self._mpi, self._under_way)
 
     def irecv(self, array: Any, source: int, tag: int = 0) -> Request:
         self.check_rank(source, "source")
         flat = flat_view(array)
-        return _Receive(self._comm.Irecv([_bytes(flat), self._mpi.BYTE], source, tag), flat, self._mpi, source, tag)
+        self._check_count(flat.nbytes)
+        request = self._comm.Irecv([_bytes(flat), self._mpi.BYTE], source, tag)
+        return _Receive(request, flat, self._mpi, self._under_way, source, tag)
 
     def wait_any(self, requests: Sequence[Request]) -> int:
         if requests:
@@ -280,19 +302,25 @@ def _first_words(library: str) -> str:
 
 
 class _Message(Request):
-    """A message; the array has to live until it is done."""
+    """A message; it is among those `under_way`, so that its array lives, until it is done."""
 
-    def __init__(self, request: Any, array: Any, mpi: Any) -> None:
-        self._request, self.array, self._mpi = request, array, mpi
+    def __init__(self, request: Any, array: Any, mpi: Any, under_way: set[_Message]) -> None:
+        self._request, self.array, self._mpi, self._under_way = request, array, mpi, under_way
         self._done = False
+        under_way.add(self)
 
     def done(self) -> bool:
         if not self._done:
             status = self._mpi.Status()
             self._done = self._request.Test(status)
             if self._done:
+                self._under_way.discard(self)
                 self.check(status)
         return self._done
+
+    def forget_if_sent(self) -> None:
+        """Let go of the array of a message that has gone, for which nobody waits."""
+        self.done()
 
     def check(self, status: Any) -> None:
         """Look at what is known of a message that is done."""
@@ -302,8 +330,8 @@ class _Message(Request):
 
 
 class _Receive(_Message):
-    def __init__(self, request: Any, array: Any, mpi: Any, source: int, tag: int) -> None:
-        super().__init__(request, array, mpi)
+    def __init__(self, request: Any, array: Any, mpi: Any, under_way: set[_Message], source: int, tag: int) -> None:
+        super().__init__(request, array, mpi, under_way)
         self.source, self.tag = source, tag
 
     def done(self) -> bool:
@@ -311,6 +339,7 @@ class _Receive(_Message):
             return super().done()
         except self._mpi.Exception as error:
             self._done = True
+            self._under_way.discard(self)
             if error.Get_error_class() != self._mpi.ERR_TRUNCATE:
                 raise
             raise RankError(
@@ -318,6 +347,9 @@ class _Receive(_Message):
                 "bytes that are expected",
                 "send and receive arrays of one shape and type",
             ) from error
+
+    def forget_if_sent(self) -> None:
+        """Do nothing: who waits for a message is told what is wrong with it."""
 
     def check(self, status: Any) -> None:
         check_bytes(status.Get_count(self._mpi.BYTE), self.array, self.tag, self.source)
