@@ -91,6 +91,8 @@ def ours(*where: Any, **how: Any) -> Any:
         """A net on a GPU."""
 
         def prepare(self) -> None:
+            if self.net.backend.captures:  # of the net that was compared
+                self.net.backend.cupy.get_default_memory_pool().free_all_blocks()
             self.run(WARM_UP)
 
         def run(self, count: int) -> None:
@@ -134,6 +136,9 @@ def peer(*where: Any, mode: str, device: str, tf32: bool, **how: Any) -> Any:
             return loss
 
         def prepare(self) -> None:
+            if device != "cpu":
+                torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats()
             if mode != "graph":
                 self.run(WARM_UP)
                 return

@@ -242,7 +242,8 @@ def test_a_run_goes_on_where_it_was_cut_short(gpu: Any, tmp_path: Path, monkeypa
 def test_the_table_has_what_was_measured_and_nothing_else(gpu: Any, tmp_path: Path) -> None:
     empty = list(gpu.table(tmp_path))
     assert len(empty) == 2 + 2 * len(gpu.NETS) and all(line.endswith("|  |  |  |  |  |  |  |") for line in empty[2:])
-    assert all(line in (ROOT / "benchmarks" / "README.md").read_text() for line in empty)
+    readme = (ROOT / "benchmarks" / "README.md").read_text()
+    assert all(line.rstrip("| ") in readme for line in empty), "it has a row for each, with or without figures"
     found = {
         "ok": True,
         "batch": 64,
