@@ -24,7 +24,7 @@ class Benchmark:
     apart: float = 1e-4
     # In bf16 maxima of pools that lie close together change places. PyTorch's own bf16 is as far from its float32:
     # by 0.37 in ResNet-20's first layer, and by more than 1.0 in MobileNetV2, where only the losses tell.
-    apart_in_bf16: float = 0.2
+    apart_in_bf16: float | None = 0.2  # None: gradients in bf16 are far from those in float32, so losses are compared
     # How far the losses of the second and third step may lie apart, as a share; in bf16 also that of the first.
     losses_apart: float = 1e-3
     losses_apart_in_bf16: float = 2e-2
@@ -47,7 +47,7 @@ NETS = {
     "MLP-mixer-64": Benchmark(f"{FILES}/mixer.toml", small=False, apart_in_bf16=0.6),
     "ResNet-18-32": Benchmark(f"{FILES}/resnet18.toml", small=False, apart=3e-2, apart_in_bf16=0.6, losses_apart=2e-2),
     "MobileNetV2-32": Benchmark(
-        f"{FILES}/mobilenet_v2.toml", small=False, apart=3e-2, apart_in_bf16=4, losses_apart=2e-2
+        f"{FILES}/mobilenet_v2.toml", small=False, apart=3e-2, apart_in_bf16=None, losses_apart=2e-2
     ),
     "U-Net-8": Benchmark(f"{FILES}/unet.toml", small=False, apart=3e-2, apart_in_bf16=0.6),
     "M5-32": Benchmark(f"{FILES}/m5.toml", small=False, apart=1e-2, apart_in_bf16=0.6, losses_apart_in_bf16=6e-2),
@@ -62,7 +62,7 @@ NETS = {
         "examples/imagenet/resnet50.toml",
         small=False,
         apart=3e-2,
-        apart_in_bf16=1.3,  # as far are PyTorch's own from those in float32
+        apart_in_bf16=None,
         losses_apart=2e-2,
         on_gpus=True,
     ),

@@ -25,7 +25,7 @@ from exact import narrow, widen
 from nacre import L, Net, Solver
 from nacre_cupy import library
 from nacre_cupy.convolutions import Convolution, graph_of
-from nacre_cupy.dnn import Dnn
+from nacre_cupy.dnn import CALLS, Dnn
 from nacre_cupy.kernels import blobs
 from nacre_cupy.kernels.bias import BiasGradient
 from nacre_cupy.kernels.launch import source
@@ -260,7 +260,7 @@ def test_of_the_first_plans_the_fastest_is_taken_and_kept(
     tried: list[str] = []
 
     def seconds(dnn: Dnn, run: Callable[[], None]) -> float:
-        assert cupy_standin.real_seconds(dnn, run) > 0
+        run()
         tried.append(frontend.ran[-1][1])
         return {"any order": 3.0, "fast": 1.0}.get(tried[-1], 2.0)
 
@@ -291,6 +291,42 @@ def test_a_plan_whose_results_are_not_those_of_the_others_is_not_taken(
     check(computed(backend, maps(), deterministic=deterministic), computed("numpy", maps()), 1e-6)
     assert {one.plan.name for one in backend.dnn._made.values()} == {"exact, too"}
     assert "unnoted" in {name for _, name, _ in frontend.ran}
+
+
+@pytest.mark.parametrize(
+    ("clock", "seconds", "calls"), [((0.0, 2e-3), 2e-3, 2), ((0.0, 1e-4, 5.0, 5.001), 5e-5, 2 + CALLS)]
+)
+def test_short_calls_are_timed_together(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, clock: Any, seconds: float, calls: int
+) -> None:
+    """As in a captured iteration, which does not start each by itself."""
+    monkeypatch.setattr("nacre_cupy.dnn.time", SimpleNamespace(perf_counter=iter(clock).__next__))
+    ran: list[int] = []
+    with backend.here:
+        assert cupy_standin.real_seconds(backend.dnn, lambda: ran.append(1)) == pytest.approx(seconds)
+    assert len(ran) == calls
+
+
+@pytest.mark.parametrize("number", [0.0, np.nan])
+def test_results_that_show_nothing_of_a_plan_are_not_the_last(
+    backend: Any, frontend: Any, monkeypatch: pytest.MonkeyPatch, number: float
+) -> None:
+    """The iteration is not captured before a plan is chosen, if that comes in a few iterations."""
+    for turns in (3, 12):
+        backend.dnn._made.clear()
+        x = nacre.Input((3, 9, 8), name="x", batch_size=4)
+        layers = [L.SumLoss()(L.Convolution(n_filter=8, kernel=3, bias=False, name="conv")(x))]
+        with Net("maps", layers, backend=backend, phase="test") as net:
+            for _ in range(turns):
+                net.write("x", np.full((4, 3, 9, 8), number))
+                net.forward()
+            (made,) = backend.dnn._made.values()
+            assert made.choose is not None and made.left == max(8 - turns, 0)
+            runs = [one for one in backend.recordings if any(step.name == "conv" for step in one.steps)]
+            captured = [one for one in runs if one.graph is not None]
+            net.write("x", np.random.default_rng(0).normal(size=(4, 3, 9, 8)))
+            net.forward()
+            assert bool(captured) == (made.choose is not None) == (turns > 8)
 
 
 def test_zeros_show_nothing_of_a_plan(backend: Any, frontend: Any) -> None:

@@ -114,6 +114,22 @@ def test_squares_are_for_images_without_a_gradient_and_for_tensor_cores(
         assert Squares.fit(ONES[0]) and not Squares.fit(Convolution(**{**vars(ONES[0]), **changed}))
 
 
+def test_a_number_that_is_not_finite_is_lost_nowhere(backend: Any) -> None:
+    """It may reach more than on NumPy: what of its square no window has is multiplied by 0."""
+    found = []
+    for here in (backend, "numpy"):
+        x = nacre.Input((3, 17, 16), name="x", batch_size=1)
+        layers = [L.Convolution(n_filter=6, kernel=(7, 5), stride=(3, 2), name="conv")(x)]
+        with Net("maps", layers, backend=here, keep="all", seed=1) as net:
+            numbers = np.ones((1, 3, 17, 16))
+            numbers[0, 1, 7, 7] = np.inf
+            net.write("x", numbers)
+            net.forward()
+            found.append(np.isfinite(net.blob("conv")))
+    ours, theirs = found
+    assert not (ours & ~theirs).any() and theirs.sum() > ours.sum() > 0
+
+
 @cupy_standin.only_standin
 def test_without_a_plan_for_squares_the_layer_computes_as_it_is(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     real = backend.dnn.computation

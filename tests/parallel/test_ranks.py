@@ -141,7 +141,7 @@ def test_an_mpi_that_cannot_count_so_far_is_told_of(version: tuple[int, int], mo
             call(few)
         with pytest.raises((ContractError, InterruptedError)) as told:
             call(array)
-        refused = re.match(r"3[12] numbers at once, but Open MPI v5.0.1 counts to 30", str(told.value))
+        refused = re.match(r"(32 bytes|31 numbers) at once, but Open MPI v5.0.1 counts to 30", str(told.value))
         assert bool(refused) == (version < (4, 0))
 
 

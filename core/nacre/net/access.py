@@ -112,7 +112,7 @@ class NetAccess:
                 net and resets them at each summary, and at its end: `training.statistics` has what it took.
         """
         self._need_pass("it has no statistics")
-        if not self._passes.counted and self._options.ranks == 1:
+        if not has_counted(self):
             raise NacreError(
                 f"net '{self.name}' has not run forward since its statistics were reset, so it has none",
                 "call net.forward() or net.forward_epoch() before; a training resets them: what it counted is in "
@@ -290,3 +290,8 @@ class NetAccess:
             if name not in known:
                 raise TopologyError(f"net '{self.name}' has no layer '{name}'{nearest(name, known)}")
         return owners_of(names, self.slots) | (self.node_ops.keys() & names)
+
+
+def has_counted(net: NetAccess) -> bool:
+    """Return whether a net has statistics: it has run forward since they were reset, or another rank may have."""
+    return net._passes.counted or net._options.ranks > 1  # pyright: ignore[reportPrivateUsage]

@@ -599,7 +599,7 @@ class Net(NetAccess):
                 list of pictures of any size, which are scaled and cut as the source does, if its codec can; and names
                 of classes, if they are known since training.
             output: name of a blob, or its handle, or several; by default the blobs that no layer reads.
-            batch_size: records at a time; by default as in this net, and of Inputs without one up to 256.
+            batch_size: records at a time; by default as in this net, and of Inputs with a batch of 1 up to 256.
             classes: return for each record the name of the class with the largest number, or the number of the class
                 if the net knows no names. Where a loss tells two classes apart by each number, such as
                 SigmoidCrossEntropyLoss, whether it is of the second: a row of 0 and 1 for several.

@@ -104,7 +104,7 @@ def predict(
     expected = {name: net.memory.final[name].shape[1:] for name in want.needed if name in net.memory.final}
     with opened(data, sources, expected, net.fitted, net.pins) as given:
         if not batch_size:
-            batch_size = _batch_size(net, want.needed) or _sized(given.count)
+            batch_size = _batch_size(net, sources) or _sized(given.count)
         shapes = {name: _prepared_shape(sources[name], name, shape) for name, shape in given.shapes.items()}
         key = (want.outputs, batch_size, tuple(shapes.items()))
         if key not in made:
@@ -229,13 +229,17 @@ def _ends(graph: Graph) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for node in graph.nodes for name in node.tops if name not in read))
 
 
-def _batch_size(net: Net, names: Sequence[str]) -> int:
-    """Return the batch that the net has for these blobs, or 0 if nobody has said one.
+def _batch_size(net: Net, sources: Mapping[str, Layer]) -> int:
+    """Return the batch that the net has for the blobs of these sources, or 0 if nobody has said one.
 
     One record is what an Input has if nothing is said; but what is carried goes from one record to the next.
     """
-    known = [net.memory.final[name].shape[0] for name in names if name in net.memory.final]
-    return known[0] if known and (known[0] > 1 or net.carries) else 0
+    for name, source in sources.items():
+        if name in net.memory.final:
+            batch = net.memory.final[name].shape[0]
+            unsaid = batch == 1 and isinstance(source, InputLayer) and not source.instead_of
+            return 0 if unsaid and not net.carries else batch
+    return 0
 
 
 def _sized(count: int | None) -> int:

@@ -79,7 +79,7 @@ class Sources:
 
     @cached_property
     def _empty(self) -> bool:
-        """Whether every row that sources feed here is one that does not count."""
+        """Whether there is a source here that feeds no row that counts."""
         return any(has_no_rows(state.backend) for _, state in self._at_work)
 
     @cached_property

@@ -35,8 +35,9 @@ SAMPLE = 1 << 16
 class Computation:
     """A graph of cuDNN with the plan that computes it, on the stream of a handle.
 
-    `choose`, if there is one, chooses another plan when it is enqueued for the first time: by what it is executed on,
-    the arrays by their names, and memory. Until then plans may need up to `room` bytes of memory.
+    `choose`, if there is one, chooses a plan when it is enqueued, the first time that its results show something: by
+    what it is executed on, the arrays by their names, and memory. Until then plans may need up to `room` bytes of
+    memory, and it is not captured, but at most `left` times.
     """
 
     graph: Any
@@ -44,6 +45,7 @@ class Computation:
     handle: Any
     choose: Callable[[Computation, dict[int, int], Mapping[str | int, Array], Array], None] | None = None
     room: int = 0
+    left: int = 8
 
     @property
     def workspace(self) -> int:
@@ -80,6 +82,8 @@ class Dnn:
         self.module, self._stream, self._where = cudnn, stream, (*where,)
         self._most = min(MOST_WORKSPACE, total // 8)
         self._handle: Any = None
+        self.undecided = False
+        """Whether a computation, since this was set to False, has chosen no plan and will the next time."""
         self._made: dict[tuple[Any, ...], Computation | None] = {}
 
     @property
@@ -109,10 +113,12 @@ class Dnn:
         find another one the fastest.
         """
         chooses = room and (not deterministic or dtype == "float32")
-        key = graph_of, one, way, dtype, deterministic, min(room, self._most) if chooses else 0, *sorted(behind.items())
+        room = min(room, self._most) if chooses else 0
+        key = graph_of, one, way, dtype, deterministic, room, *sorted(behind.items())
         if key not in self._made:
+            made = partial(graph_of, **behind)
             try:
-                self._made[key] = self._chosen(*key[1:6], result, partial(graph_of, **behind))
+                self._made[key] = self._chosen(one, way, dtype, deterministic, room, result, made)
             except LookupError:
                 self._made[key] = None
         return self._made[key]
@@ -163,6 +169,7 @@ class Dnn:
         """Give a computation one of a graph's first plans, by what they do on these arrays."""
         if self._stream.is_capturing():
             return
+        computation.left -= 1
         graph, found, seconds, samples = graph_of(), list[Plan](), list[float](), list[np.ndarray]()
         limits = {**limits, "most_workspace": min(computation.workspace, workspace.nbytes)}
         for plan in islice(plans(self.module, graph, **limits), TRIED):
@@ -173,8 +180,9 @@ class Dnn:
             seconds.append(0.0 if limits["deterministic"] else self._seconds(run))
             exact = not limits["tensor_cores"]
             samples.append(arrays[result].ravel()[:SAMPLE].get().astype(np.float64) if exact else np.ones(1))
-        if not any(one.any() for one in samples):
-            return  # zeros show nothing
+        if not any(one.any() and np.isfinite(one).all() for one in samples):  # they show nothing
+            self.undecided = self.undecided or computation.left > 0
+            return
         best = min(alike(samples), key=lambda number: seconds[number])
         graph.build_plan_at_index(found[best].index)
         kept.write(self.module, graph, found[best])
@@ -210,7 +218,7 @@ class Dnn:
 
 
 def alike(samples: Sequence[np.ndarray]) -> list[int]:
-    """Return the numbers of those samples that most others are near to.
+    """Return the numbers of those samples that most others are near to; of two that are not near, both.
 
     cuDNN notes most of what makes results inexact, but not all: of the plans for the gradient of filters of 5 x 5 that
     were seen on an H200, one was off by 4e-4, and the others by 1e-6 at most.

@@ -70,8 +70,12 @@ class Recording:
         rows = tuple(one["rows"] for one in self._scalars)
         found = self._graphs.get(rows)
         if found is None and rows not in self._ran:
+            dnn = self._backend.dnn
+            if dnn is not None:
+                dnn.undecided = False
             self._call_steps()
-            self._ran.add(rows)
+            if dnn is None or not dnn.undecided:
+                self._ran.add(rows)
             return
         if found is None:
             if len(self._graphs) == MOST_GRAPHS:

@@ -121,7 +121,7 @@ class MpiCommunicator(Communicator):
                 self.allgather(piece, every)
                 reduce_into(list(every), op, piece)
         elif len(flat):
-            self._check_count(len(flat))
+            self._check_count(len(flat), "numbers")
             self._wait(self._comm.Iallreduce(self._mpi.IN_PLACE, flat, self._op(op)))
 
     def reduce_scatter(self, array: Any, out: Any, op: Any = "sum", *, ordered: bool = False) -> None:
@@ -133,14 +133,14 @@ class MpiCommunicator(Communicator):
             self.allreduce(flat, op, ordered=ordered)
             into[...] = flat[mine]
         elif len(flat):
-            self._check_count(len(flat))
+            self._check_count(len(flat), "numbers")
             counts = [self._length(len(flat), rank) for rank in range(self.size)]
             self._wait(self._comm.Ireduce_scatter(flat, into, counts, self._op(op)))
 
     def allgather(self, array: Any, out: Any) -> None:
         given, into = flat_view(array, writes=False), flat_view(out, "out")
         check_part(given, into, self._length(len(into), self.rank), "out")
-        self._check_count(into.nbytes)
+        self._check_count(into.nbytes, "bytes")
         size = into.itemsize
         counts = [self._length(len(into), rank) * size for rank in range(self.size)]
         starts = [self.part(len(into), rank).start * size for rank in range(self.size)]
@@ -150,7 +150,7 @@ class MpiCommunicator(Communicator):
     def bcast(self, array: Any, root: int = 0) -> None:
         flat = flat_view(array)
         self.check_rank(root, "root")
-        self._check_count(flat.nbytes)
+        self._check_count(flat.nbytes, "bytes")
         self._wait(self._comm.Ibcast([_bytes(flat), self._mpi.BYTE], root))
 
     def barrier(self) -> None:
@@ -174,12 +174,12 @@ class MpiCommunicator(Communicator):
         near.Free()
         return self._shared.add(array, window.Free)
 
-    def _check_count(self, count: int) -> None:
+    def _check_count(self, count: int, what: str) -> None:
         """Raise ContractError if a call has more numbers, or bytes, than this MPI can count."""
         if count > COUNTED and self._mpi.Get_version() < (4, 0):
             library = _first_words(self._mpi.Get_library_version())
             raise ContractError(
-                f"{count:,} numbers at once, but {library} counts to {COUNTED:,}",
+                f"{count:,} {what} at once, but {library} counts to {COUNTED:,}",
                 "use an MPI of version 4 of the standard, such as MPICH 4 or newer, or divide the largest layer",
             )
 
@@ -208,7 +208,7 @@ class MpiCommunicator(Communicator):
     def isend(self, array: Any, to: int, tag: int = 0) -> Request:
         self.check_rank(to, "to")
         flat = flat_view(array, writes=False)
-        self._check_count(flat.nbytes)
+        self._check_count(flat.nbytes, "bytes")
         for one in [*self._under_way]:
             one.forget_if_sent()
         request = self._comm.Isend([_bytes(flat), self._mpi.BYTE], to, tag)
@@ -217,7 +217,7 @@ class MpiCommunicator(Communicator):
     def irecv(self, array: Any, source: int, tag: int = 0) -> Request:
         self.check_rank(source, "source")
         flat = flat_view(array)
-        self._check_count(flat.nbytes)
+        self._check_count(flat.nbytes, "bytes")
         request = self._comm.Irecv([_bytes(flat), self._mpi.BYTE], source, tag)
         return _Receive(request, flat, self._mpi, self._under_way, source, tag)
 

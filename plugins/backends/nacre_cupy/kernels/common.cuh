@@ -83,8 +83,8 @@ template <class T, class Work> __device__ inline void for_each(i64 size, bool fi
     for (i64 index = packs * most + first; index < size; index += step) work(Count<1>(), index);
 }
 
-// A product with digits of its type. A difference of a plain one may be computed of all its digits: inf less a product
-// that is inf in its type would be inf, and not NaN.
+// A product that is rounded. A compiler may make one fused multiply-add of `h - m * m`, which does not round the product:
+// where m * m overflows, inf - m * m would then be inf, and not NaN.
 __device__ inline float multiplied(float a, float b) { return __fmul_rn(a, b); }
 __device__ inline double multiplied(double a, double b) { return __dmul_rn(a, b); }
 

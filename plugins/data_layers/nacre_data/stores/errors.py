@@ -8,7 +8,7 @@ from nacre import DataError
 
 
 class NeedsFields(DataError):
-    """A file can be read if `fields` of its store say how, as the remedy says, too."""
+    """A file cannot be read before these `fields` of its store are given; the remedy says so in words."""
 
     def __init__(self, message: str, remedy: str = "", fields: Sequence[str] = ()) -> None:
         super().__init__(message, remedy)
