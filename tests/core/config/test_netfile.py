@@ -800,7 +800,7 @@ def layer_types() -> list[str]:
 
 
 @pytest.mark.parametrize("name", layer_types())
-@settings(max_examples=trials(8, 30))
+@settings(max_examples=trials(3, 30))
 @given(data=st.data())
 def test_every_layer_survives_the_way_through_a_file(name: str, data: st.DataObject) -> None:
     cls = nacre.discovery.registry.registry().open("layer", name)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from agreement import Agreement
+from forging import trials
 from nacre import ConfigError, DataError, InputLayer, Net
 from nacre.testing.trial import Example, ProbeLayer, without_kernels
 from nacre_layers.recurrent.gru import GRULayer
@@ -153,7 +154,7 @@ class Recurrent:
     """What the tests of the three layers have in common."""
 
     states = 1
-    entries = 12
+    entries = trials(4, 12)  # of each gradient of up to 20; test_agreement compares them whole
     coarse = 3e-5
     gradient = 1e-10
 
