@@ -205,7 +205,7 @@ SUITES = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.long)])
 @pytest.mark.parametrize("suite", SUITES)
 def test_in_nets(suite: type[KernelTests], dtype: str) -> None:
     """A kernel gives in a net what the layer's own state gives, in every phase."""

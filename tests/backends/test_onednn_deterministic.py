@@ -31,7 +31,7 @@ def never_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layouts, "time_all", time_all)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_two_starts_give_the_same_bits_whatever_the_clock_says(tmp_path: Path, threads: int) -> None:
     told = []
     for number in range(2):
