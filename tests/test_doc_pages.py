@@ -33,7 +33,16 @@ def test_every_page_is_run() -> None:
         assert named or page in (ROOT / test).read_text(encoding="utf-8"), (page, test)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if SCRIPTS[page]], ids=name_of)
+LONG = ("own-data.md", "from-pytorch.md", "conformance.md")
+"""Pages that take the longest, and show what other tests do, too."""
+RUN = [
+    pytest.param(page, marks=pytest.mark.long if page.name in LONG else (), id=name_of(page))
+    for page in PAGES
+    if SCRIPTS[page]
+]
+
+
+@pytest.mark.parametrize("page", RUN)
 def test_page_runs(page: Path, tmp_path: Path) -> None:
     """Python code, files and commands of a page, one after the other; tests in it are run as such."""
     code = SCRIPTS[page]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -171,10 +172,14 @@ def ways(shape: tuple[int, ...], layers: list[Layer], compute: str) -> Iterator[
                     yield net
 
 
+OFTEN = re.compile("films|in groups|of a channel|to a channel|odd channels")
+"""Cases whose ways others have, too."""
+
+
 @pytest.mark.parametrize("compute", COMPUTES)
 @pytest.mark.parametrize(
     ("shape", "layers"),
-    [pytest.param(*case[1:], id=case[0], marks=pytest.mark.long if "films" in case[0] else ()) for case in CASES],
+    [pytest.param(*case[1:], id=case[0], marks=pytest.mark.long if OFTEN.search(case[0]) else ()) for case in CASES],
 )
 def test_nan_goes_where_the_own_state_lets_it(shape: tuple[int, ...], layers: list[Layer], compute: str) -> None:
     clean = np.random.default_rng(3).normal(size=shape).astype(np.float32)

@@ -66,10 +66,10 @@ def test_replayed(suite, backend):
 
 
 @pytest.mark.skipif(cupy_standin.on_gpu(), reason="they run there by themselves")
-@pytest.mark.parametrize("names", ["test_exact_*.py", pytest.param("test_*.py", marks=pytest.mark.long)])
-def test_what_is_no_suite(names: str):
+@pytest.mark.long
+def test_what_is_no_suite():
     """The other tests of layers with a backend among their parameters, as on a GPU: how exact layers are, and more."""
-    others = sorted({*Path(__file__).parent.rglob(names)} - {Path(__file__)})
+    others = sorted({*Path(__file__).parent.rglob("test_*.py")} - {Path(__file__)})
     files = [str(file) for file in others if "backends()" in file.read_text("utf-8")]
     words = ["-q", "-p", "no:cacheprovider", "-k", "cupy", "-m", "not suite and not long", *files]
     env = {**os.environ, "NACRE_TEST_GPU": "simulated"}

@@ -297,6 +297,7 @@ def test_train_and_explain_tell_what_is_not_enabled(install: Install, new_regist
     assert line not in run("train", "small.toml", *short).out
 
 
+@pytest.mark.long
 def test_json_is_json_though_plugins_print_at_isolation(install: Install) -> None:
     install("loud", GOOD + "print('noise')\n")
     assert json.loads(run("plugins", "--isolate", "--json").out)
