@@ -18,13 +18,10 @@ from .plans import MOST_WORKSPACE, TENSORS, Plan, build, plans
 
 TRIED = 6
 """How many plans are timed for a graph: cuDNN's rules have the best one among the first, but seldom as the first."""
-
 LONG = 1e-3
 """Seconds of a call beside which what it takes to start one counts for nothing."""
 CALLS = 20
 """How many shorter calls are timed together."""
-
-
 APART = 3e-5
 """How far the results of exact plans may be from each other, as a share of their norm: sums in another order."""
 SAMPLE = 1 << 16
@@ -171,14 +168,14 @@ class Dnn:
             return
         computation.left -= 1
         graph, found, seconds, samples = graph_of(), list[Plan](), list[float](), list[np.ndarray]()
+        timed, exact = not limits["deterministic"], not limits["tensor_cores"]
         limits = {**limits, "most_workspace": min(computation.workspace, workspace.nbytes)}
         for plan in islice(plans(self.module, graph, **limits), TRIED):
             run = partial(graph.execute, places, workspace.data.ptr, handle=computation.handle)
             found.append(plan)
-            if limits["deterministic"]:
+            if not timed:
                 run()
-            seconds.append(0.0 if limits["deterministic"] else self._seconds(run))
-            exact = not limits["tensor_cores"]
+            seconds.append(self._seconds(run) if timed else 0.0)
             samples.append(arrays[result].ravel()[:SAMPLE].get().astype(np.float64) if exact else np.ones(1))
         if not any(one.any() and np.isfinite(one).all() for one in samples):  # they show nothing
             self.undecided = self.undecided or computation.left > 0
