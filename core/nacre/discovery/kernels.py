@@ -19,7 +19,7 @@ Reasons = list[tuple[Offer, str]]
 class Offers(Protocol):
     """The methods of the registry that the choice of a kernel uses."""
 
-    def offers(self, kind: str, name: str | None = None) -> list[Offer]: ...
+    def kernels_for(self, kind: str, name: str, backend: str) -> Sequence[tuple[Offer, str]]: ...
     def offers_of(self, cls: type, kind: str) -> list[Offer]: ...
     def meant(self, kind: str, name: str, pins: Mapping[str, str] | None = None, *, first: str = "") -> list[Offer]: ...
     def name_of(self, offer: Offer, pins: Mapping[str, str] | None = None) -> str: ...
@@ -135,14 +135,11 @@ def _candidates(
     choice: Choice,
 ) -> list[Offer]:
     candidates: list[Offer] = []
-    short_names = {offer.name for offer in things}
-    for offer in registry.offers("kernel"):
-        thing, _, backend = offer.name.rpartition("@")
-        kind, slash, name = thing.rpartition("/")
-        same_kind = (kind if slash else "layer") == things[0].kind
-        if backend == ancestor and same_kind and name.rpartition(":")[2] in short_names:
-            meant = registry.meant(things[0].kind, name, pins, first=offer.distribution)
-            places = registry.meant("backend", backend, pins, first=offer.distribution)
+    kind = things[0].kind
+    for short in dict.fromkeys(offer.name for offer in things):
+        for offer, name in registry.kernels_for(kind, short, ancestor):
+            meant = registry.meant(kind, name, pins, first=offer.distribution)
+            places = registry.meant("backend", ancestor, pins, first=offer.distribution)
             if hosts and not any(one in hosts for one in places):
                 continue  # it is for another backend of that name
             if len(meant) == 1 and meant[0] in things:
@@ -151,6 +148,13 @@ def _candidates(
                 forms = " or ".join(f"'{one.qualified}'" for one in meant)
                 choice.declined.append((offer, f"'{name}' is ambiguous ({forms}): offer the kernel for one of these"))
     return candidates
+
+
+def named(offer: Offer) -> tuple[tuple[str, str, str], str]:
+    """Return for which (kind, short name, backend) a kernel is offered, and the name as the offer has it."""
+    thing, _, backend = offer.name.rpartition("@")
+    kind, slash, name = thing.rpartition("/")
+    return (kind if slash else "layer", name.rpartition(":")[2], backend), name
 
 
 def _ranks(

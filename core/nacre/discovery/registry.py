@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 from ..errors import NacreError, PluginError, RegistryError, brief, nearest
 from .discovery import LOCKED, find_plugins, is_on, load, new_manager, read_module, switch_off
 from .guard import ForeignError, described, guarded, is_class, place_of, place_of_thing, place_text, shown
-from .kernels import Accept, Choice
+from .kernels import Accept, Choice, named
 from .kernels import choose as choose_kernel
 from .loading import import_file, import_offer, unusable
 from .offers import FIRST_PARTY, Offer, Plugin, Problem, Provenance, make_offer, normalised
@@ -62,6 +62,8 @@ class Registry:
         self._opened: dict[Offer, Any] = {}
         # What `offers_of` found, until something else is offered or opened.
         self._offers_of: WeakKeyDictionary[type, dict[str, list[Offer]]] = WeakKeyDictionary()
+        # The kernels by what they are for, until something else is offered.
+        self._kernels: dict[tuple[str, str, str], list[tuple[Offer, str]]] | None = None
         self._loading: Plugin | None = None
         self._by_hand: set[str] = set()
 
@@ -234,6 +236,17 @@ class Registry:
         return found[0].provenance if found else None
 
     # Kernels
+
+    def kernels_for(self, kind: str, name: str, backend: str) -> Sequence[tuple[Offer, str]]:
+        """Return the offers of kernels for a thing of this short name on a backend, and how each names the thing."""
+        self._discover()
+        with self._lock:
+            if self._kernels is None:
+                self._kernels = {}
+                for offer in self.offers("kernel"):
+                    key, written = named(offer)
+                    self._kernels.setdefault(key, []).append((offer, written))
+            return self._kernels.get((kind, name, backend), ())
 
     def choose(
         self,
@@ -425,16 +438,21 @@ class Registry:
         if any(offer.distribution == other.distribution for other in others):
             self._problems.append(plugin.problem("offer", f"{offer.kind} '{offer.name}' is offered twice"))
             return
-        self._offers_of.clear()
+        self._forget()
         others.append(offer)
         others.sort(key=lambda other: other.distribution)
         plugin.offers.append(offer)
+
+    def _forget(self) -> None:
+        """Look again for what was found in the offers."""
+        self._offers_of.clear()
+        self._kernels = None
 
     def _withdraw(self, plugin: Plugin, offers: list[Offer]) -> None:
         for offer in list(offers):
             plugin.offers.remove(offer)
             self._opened.pop(offer, None)
-            self._offers_of.clear()
+            self._forget()
             others = self._offers[offer.kind][offer.name]
             others.remove(offer)
             if not others:

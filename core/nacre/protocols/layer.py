@@ -72,11 +72,12 @@ class NoAttributeError(ConfigError, AttributeError):
     """A layer has no such attribute; `hasattr` sees the error that it expects."""
 
     def __init__(self, cls: type[Layer], name: str) -> None:
-        remedy = f"its fields are {', '.join(field.name for field in dataclasses.fields(cast('Any', cls)))}"
         if name in ("forward", "backward"):
             remedy = f"a layer alone computes by layer.at_work(backend, x).{name}()"
         elif name in ("weight", "weights", "bias", "blobs", "parameters"):
             remedy = "values are in a net: net.parameters, net.blob(name)"
+        else:
+            remedy = f"its fields are {', '.join(field.name for field in cls.fields())}"
         super().__init__(f"{cls.__name__} has no attribute '{name}'", remedy)
 
 
@@ -686,8 +687,10 @@ def check_outputs(layers: Iterable[Layer]) -> None:
         ConfigError: names both layers, and the file.
     """
     every = tuple(layers)
-    readers = {path: layer.name for layer in every if not is_output(layer) for path, _, _ in _paths_of(layer)}
-    for layer in filter(is_output, every):
+    outputs = list(filter(is_output, every))
+    inputs = [layer for layer in every if not is_output(layer)] if outputs else []
+    readers = {path: layer.name for layer in inputs for path, _, _ in _paths_of(layer)}
+    for layer in outputs:
         for path, field, given in _paths_of(layer):
             if path in readers:
                 reader = readers[path]
