@@ -122,7 +122,7 @@ $(VENV)/long.stamp: $(VENV)/dev.stamp
 # What tests and benchmarks compare with, in one exact version. By itself, since it is large: nothing fails without it.
 $(VENV)/torch.stamp: | $(VENV)/made.stamp
 	@echo "installing PyTorch, to compare with, into $(VENV) ..."
-	@$(call install,torch==2.13.0)
+	@$(call install,--no-compile torch==2.13.0)
 	@touch $@
 
 # NVIDIA's compiler of CUDA C++, which needs no GPU, and the oldest one of CUDA 12; by itself for the same reason.

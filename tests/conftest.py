@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,14 @@ Suite.max_examples = trials(3, 10)
 
 @pytest.fixture(scope="session", autouse=True)
 def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Keep the developer's own settings and caches out of the tests, and out of the processes that they start."""
+    """Keep the developer's own settings and caches out of the tests, and out of the processes that they start.
+
+    What these leave in the folder of temporary files, such as those that are killed, goes with pytest's own folders.
+    """
     with pytest.MonkeyPatch.context() as monkeypatch:
         folder = tmp_path_factory.mktemp("config")
+        monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
+        monkeypatch.setattr(tempfile, "tempdir", None)  # which is asked anew
         monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
         monkeypatch.setenv("NACRE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield folder

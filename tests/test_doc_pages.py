@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import page_folders
+import page_server
 from doc_pages import DOCS, FENCED, KINDS, LISTS, PAGES, REFERENCE, ROOT, RUN_BY, SCRIPTS, all_blocks, blocks, name_of
 
 PLUGINS = [ROOT / "examples/plugins/nacre-swirl", ROOT / "examples/plugins/nacre-swirl-fast"]
@@ -55,14 +53,5 @@ def test_page_runs(page: Path, tmp_path: Path) -> None:
     if prepare is not None:
         prepare(tmp_path)
     tests = re.search(r"^(class Test|def test_)", code, re.M)
-    runner = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"] if tests else ["-W", "error"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*PLUGINS, ROOT / "tests"]))}
-    done = subprocess.run(
-        [sys.executable, *runner, str(script)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    failed = page_server.run(script, [*PLUGINS, ROOT / "tests"], tests=tests is not None)
+    assert failed is None, failed
