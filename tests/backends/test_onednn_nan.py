@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -155,21 +154,30 @@ def oracle(shape: tuple[int, ...], layers: list[Layer]) -> Net:
 
 
 def ways(shape: tuple[int, ...], layers: list[Layer], compute: str) -> Iterator[Net]:
-    """Yield nets in which `it` takes each of its ways, in each layout; and numpy's."""
+    """Yield nets in which each stage of `it` takes each of its ways, in each layout; and numpy's."""
+
+    def made(layout: str, ways: dict[str, dict[str, str]]) -> Net:
+        return make_net(shape, layers, backend="onednn", compute=compute, plan=plan_of(layout, ways))
+
     if compute == "float32":
         yield make_net(shape, layers, backend="numpy")
     for layout in (CHANNELS_LAST, BLOCKED):
-        some = make_net(shape, layers, backend="onednn", compute=compute, plan={"onednn": {"layout": layout}})
-        kernels = [op.state for op in some.ops if op.name.startswith("it") and isinstance(op.state, OnednnKernel)]
+        usual = made(layout, {})
+        yield usual
+        kernels = [op.state for op in usual.ops if op.name.startswith("it") and isinstance(op.state, OnednnKernel)]
         assert kernels, "no kernel serves it"
         for kernel in kernels:
-            stages = kernel.stages()
-            for chosen in product(*(kernel.ways_of(stage, lambda blob: blob.layout or PLAIN) for stage in stages)):
-                taken = {kernel.layer_name: dict(zip(stages, chosen, strict=True))}
-                plan = {"onednn": {"layout": layout, "ways": taken}}
-                net = make_net(shape, layers, backend="onednn", compute=compute, plan=plan)
-                if net.plan == plan:  # else there is no good code for one of them
-                    yield net
+            for stage in kernel.stages():
+                several = kernel.ways_of(stage, lambda blob: blob.layout or PLAIN)
+                for way in several if len(several) > 1 else ():
+                    taken = {kernel.layer_name: {stage: way}}
+                    net = made(layout, taken)
+                    if net.plan == plan_of(layout, taken):  # else there is no good code for it
+                        yield net
+
+
+def plan_of(layout: str, ways: dict[str, dict[str, str]]) -> dict[str, Any]:
+    return {"onednn": {"layout": layout, "ways": ways}}
 
 
 OFTEN = re.compile("films|in groups|of a channel|to a channel|odd channels")

@@ -57,20 +57,26 @@ def test_a_plugin_by_itself_is_named_with_what_it_does(install: Install, fault: 
     assert f"{fault}_light" not in sys.modules
 
 
-def test_isolate_tries_all_and_blames_one(install: Install) -> None:
+@pytest.fixture
+def one_crashes(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install("calm", GOOD + "print('noise')\n")
     install("crashes", FAULTS["crashes"][0])
     install("off", FAULTS["crashes"][0])
-    os.environ["NACRE_DISABLE_PLUGINS"] = "off"
-    try:
-        told = {one["distribution"]: one for one in run("plugins", "--isolate", "--json", code=1).json}
-        lines = run("plugins", "--isolate", code=1).out
-    finally:
-        del os.environ["NACRE_DISABLE_PLUGINS"]
+    monkeypatch.setenv("NACRE_DISABLE_PLUGINS", "off")
+
+
+@pytest.mark.usefixtures("one_crashes")
+def test_isolate_tries_all_and_blames_one() -> None:
+    told = {one["distribution"]: one for one in run("plugins", "--isolate", "--json", code=1).json}
     assert [name for name, one in told.items() if one["problem"]] == ["crashes"]
     assert told["calm"]["offers"] == 1
     assert "off" not in told
-    assert "crashes 1.0: importing it crashed Python: killed by SIGSEGV" in lines
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("one_crashes")
+def test_isolate_prints_who_is_to_blame() -> None:
+    assert "crashes 1.0: importing it crashed Python: killed by SIGSEGV" in run("plugins", "--isolate", code=1).out
 
 
 def process(code: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -25,6 +25,7 @@ class TestRGBImage(Agreement):
     is_random = True
 
     def examples(self):
+        yield Example({"crop_size": 3, "mirror": True}, [(5, 1, 5, 4)])
         yield Example({"crop_size": 3, "mirror": True, "scale": 0.5}, [(40, 2, 5, 6)])
 
     def strategy(self):
