@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from many_ranks import NETS, example, mlp, sources, train
-from nacre import ConfigError, Net, Part, RankError, Solver
+from nacre import ConfigError, NacreError, Net, Part, RankError, Solver
 from nacre.testing.crew import crew, own_backend, together
 from nacre_data import CharTextLayer, MemoryDataLayer, PrefetchLayer
 from nacre_layers import (
@@ -181,6 +181,25 @@ def check_validation(layers: list[Any], size: int = 4) -> None:
     alone = found(None)
     for rank, several in enumerate(together(ranks, found)):
         assert differences(alone, several, f"rank {rank}") == []
+
+
+def test_statistics_that_no_rank_has_are_refused_on_all_ranks() -> None:
+    ranks = crew(3)
+    labels = np.arange(2) % 2  # the last rank has no record
+    source = MemoryDataLayer(name="v", tops=["x", "y"], data=[np.eye(2), labels], batch_size=2, exclude=["train"])
+
+    def told(rank: int) -> list[str]:
+        layers = [*AllReduce().layers([source], ranks[rank]), AccuracyLayer(name="a", bottoms=["x", "y"])]
+        with Net("net", layers, phase="validation", communicator=ranks[rank], backend=own_backend("numpy")) as net:
+            net.forward_epoch()
+            counted = net.statistics()["a"]["accuracy"]
+            net.reset_statistics()
+            with pytest.raises(NacreError, match="since its statistics were reset") as caught:
+                net.statistics()
+            return [str(counted), str(caught.value)]
+
+    first, *others = together(ranks, told)
+    assert first[0] == "1.0" and others == [first] * 2
 
 
 def test_records_that_are_not_finite_are_counted_on_all_ranks() -> None:

@@ -293,5 +293,5 @@ class NetAccess:
 
 
 def has_counted(net: NetAccess) -> bool:
-    """Return whether a net has statistics: it has run forward since they were reset, or another rank may have."""
-    return net._passes.counted or net._options.ranks > 1  # pyright: ignore[reportPrivateUsage]
+    """Return whether a net has statistics: it, or that of another rank, has run forward since they were reset."""
+    return net._statistics.any_counted(net._passes.counted)  # pyright: ignore[reportPrivateUsage]

@@ -11,7 +11,7 @@ from ..engine.collectives import Collectives, by_records
 from ..engine.ops import Op
 from ..engine.shares import Shares, real_rows, share_of_part
 from ..errors import brief
-from ..protocols.communicator import Communicator
+from ..protocols.communicator import Communicator, any_rank
 from ..protocols.view import ROWS_OF_PART, Scalars
 
 
@@ -80,6 +80,15 @@ class Statistics:
             self._rows += rows
             self._totals = {name: self._totals[name] + rows * one for name, one in losses.items()}
         return sum(losses.values())
+
+    def any_counted(self, here: bool) -> bool:
+        """Return whether a rank has counted anything, of those that would join their statistics now."""
+        counting, communicator = self._counting, self._communicator
+        if self._collectives is not None:
+            counting, communicator = self._collectives.counting, self._collectives.communicator
+        if communicator is None:
+            return here
+        return any_rank(communicator, here) if counting or len(self._totals) > 1 else True
 
     def statistics(self) -> dict[str, dict[str, float]]:
         found = {op.name: self._statistics_of(op) for op in self._counting}
