@@ -243,6 +243,7 @@ class RecordSourceState(SourceState, host_only=True):
         self.records = records
         self.position = 0
         self.left_out: list[str] = []
+        self.told_of = 0  # as many as a pass left out when it was last warned of
         self.ahead: ReadAhead[Batch] | None = None
         self.broken_off = self.interrupted = False
         self.passes = passes or Passes(layer, backend, records.count)
@@ -300,7 +301,7 @@ class RecordSourceState(SourceState, host_only=True):
         begun, self.numbers = batch.begun, (batch.records.copy(), batch.epochs.copy())  # the batch is filled again
         if self.ahead is not None:
             self.ahead.free.put(batch)
-        if ends and self.left_out:
+        if ends:
             self._warn_of_left_out()
         self.left_out += begun
 
@@ -309,9 +310,12 @@ class RecordSourceState(SourceState, host_only=True):
         return [self.records.key(int(number)) for number in numbers]
 
     def _warn_of_left_out(self) -> None:
-        """Warn at the end of a pass of records that were replaced because they cannot be read."""
-        first, number = self.left_out[0], len(self.left_out)
-        self.left_out = []
+        """Warn at the end of a pass of records that were replaced by others, if no pass before had so many."""
+        left_out, self.left_out = self.left_out, []
+        first, number = next(iter(left_out), ""), len(left_out)
+        if number <= self.told_of:
+            return
+        self.told_of = number
         message = f"{self.layer.name}: {number} of {self.records.count} records of pass {self.epoch} were left out"
         warnings.warn(f"{message}: each was replaced by one beside it. The first: {first}", stacklevel=2)
 
