@@ -421,7 +421,10 @@ MESSAGES: list[Message] = [
     ),
     (
         lambda: load_text(NET, "seed=[1"),
-        "--set seed=[1: '[1' is not a TOML value: Unclosed array (at end of document)",
+        (
+            "--set seed=[1: '[1' is not a TOML value: Unclosed array (at end of document)\n"
+            "  a text needs both pairs of quotes: --set 'seed=\"TEXT\"'"
+        ),
     ),
     (
         lambda: nacre.config.dumps(trained()),

@@ -89,7 +89,10 @@ def _override_value(override: str, text: str) -> Any:
     except (ValueError, RecursionError) as error:
         if re.fullmatch(r"([A-Za-z]|\.{0,2}/|~/)[\w.:/~-]*", text):
             return text
-        raise ConfigError(f"--set {override}: {brief(text)} is not a TOML value: {error}") from error
+        raise ConfigError(
+            f"--set {override}: {brief(text)} is not a TOML value: {error}",
+            f"a text needs both pairs of quotes: --set '{override.partition('=')[0]}=\"TEXT\"'",
+        ) from error
     if list(read) != ["value"]:
         raise ConfigError(f"--set {override}: it must be one value")
     return read["value"]

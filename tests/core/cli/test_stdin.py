@@ -109,6 +109,7 @@ def test_each_answer_comes_before_the_next_line_is_read(trained: Path) -> None:
     [
         (["--stdin"], "--stdin reads and writes lines of JSON: add --json"),
         (["test.h5", "--stdin", "--json"], "--stdin reads records from lines, so leave out test.h5"),
+        (["--stdin", "--json", "--out", "x.csv"], "--stdin answers each record on a line, so leave out --out"),
         ([], "Missing argument 'INPUT...'"),
     ],
 )

@@ -124,7 +124,7 @@ def command(
     from ..ranks import refuse_ranks
     from ..snapshots import read_trained
 
-    _check_inputs(net, inputs, stdin=stdin, as_json=as_json)
+    _check_inputs(net, inputs, out, stdin=stdin, as_json=as_json)
     refuse_ranks()
     file, saved = read_trained(net, sets, seed, snapshot)
     options: dict[str, Any] = {
@@ -231,11 +231,13 @@ def fields_of(arrays: Mapping[str, np.ndarray], classes: Mapping[str, Sequence[s
     return {name: Field(array.shape[1:], array.dtype.name, columns=columns[name]) for name, array in arrays.items()}
 
 
-def _check_inputs(net: Path, inputs: Sequence[Path], *, stdin: bool, as_json: bool) -> None:
+def _check_inputs(net: Path, inputs: Sequence[Path], out: Path | str | None, *, stdin: bool, as_json: bool) -> None:
     """Raise an error of the command line unless there are files, or lines of JSON."""
     if stdin and not as_json:
         raise click.UsageError("--stdin reads and writes lines of JSON: add --json")
     if stdin and inputs:
         raise click.UsageError(f"--stdin reads records from lines, so leave out {inputs[0]}")
+    if stdin and out is not None:
+        raise click.UsageError("--stdin answers each record on a line, so leave out --out, which is for files")
     if not (stdin or inputs):
         raise without_argument(click.get_current_context(), "INPUT...", net)
