@@ -27,11 +27,11 @@ test long wheels older oldest newest: export OPENBLAS_NUM_THREADS := $(or $(OPEN
 help:
 	@echo 'make demo    train a convolutional net on handwritten digits'
 	@echo 'make test    run the tests           (make test ARGS="-k pooling" runs some of them)'
-	@echo 'make long    run the tests that are too slow for every commit, after these:'
-	@echo 'make wheels  run those of them that build nacre's wheel and try it in an environment of its own'
+	@echo 'make long    run the tests that are too slow for every commit, after these three:'
 	@echo 'make oldest  run the tests with the oldest dependencies that pyproject.toml admits'
 	@echo 'make newest  run them with the newest'
 	@echo 'make older   run the tests of the onednn backend as on processors without AVX-512'
+	@echo 'make wheels  run only those slow tests that try a wheel in an environment of its own'
 	@echo 'make bench   compare with PyTorch on the CPU'
 	@echo 'make docs    build the site, build/docs/index.html'
 	@echo 'make lint    ruff, pyright and mypy'

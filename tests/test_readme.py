@@ -65,6 +65,15 @@ def test_the_two_commands_are_there() -> None:
     assert re.findall(r"^make (\w+)", first, re.M) == ["demo", "test"]
 
 
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_tells_what_contributing_names() -> None:
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    named = re.findall(r"^make (\w+)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.M)
+    assert len(named) > 5
+    assert set(named) <= set(re.findall(r"^make (\w+)  ", done.stdout, re.M))
+
+
 def test_all_commands_of_the_command_line_are_named() -> None:
     from nacre import registry
     from nacre.cli.app import COMMANDS
