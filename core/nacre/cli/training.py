@@ -236,12 +236,13 @@ def _logging(path: Path) -> Generator[Any]:
     Single iterations are left out, because they would make the file very large.
     """
     from ..errors import NacreError
-    from ..files.durable import os_errors
+    from ..files.durable import hold, os_errors
 
     start = time.perf_counter()
     with os_errors(path, "cannot be written", NacreError):
         opened = path.open("ab", buffering=0)
     with opened as file:
+        hold(file.fileno(), path)
         broken = False
 
         def report(event: str, data: Mapping[str, Any]) -> None:

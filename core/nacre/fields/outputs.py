@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 from ..errors import ConfigError, DataError, NacreError, name_in_messages
-from ..files.durable import atomic_write, make_folder, os_errors
+from ..files.durable import atomic_write, hold, make_folder, os_errors
 from ..files.remote import file_name, is_at, is_there, is_url, shown, upload
 from .configured import Configured
 from .types import URL, Permission, Place
@@ -127,18 +127,27 @@ def replace_output(place: str, data: bytes, ours: Ours, error: type[NacreError] 
 
 
 def open_to_append(place: str, ours: Ours, error: type[NacreError] = NacreError) -> BinaryIO:
-    """Open a file to append to it, where `output_place` allows it, and if it has no second name (hard link)."""
+    """Open a file to append to it, where `output_place` allows it, and if it has no second name (hard link).
+
+    Raises `error` also if another training has it open.
+    """
     path, permission = output_place(place, ours), _permission(place)
+    free = permission is None or may_overwrite(place)
     with os_errors(Path(place), "cannot be written", error):
-        if permission is None or may_overwrite(place):
-            return path.open("ab")
-        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _AS_IT_IS, 0o666), "ab")
-    if os.fstat(file.fileno()).st_nlink > 1:
+        if free:
+            file = path.open("ab")
+        else:
+            file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _AS_IT_IS, 0o666), "ab")
+    try:
+        if not free and os.fstat(file.fileno()).st_nlink > 1:
+            raise ConfigError(
+                f"{place}: this file has a second name (hard link), so a net file may not append to it",
+                f"use another path, or allow it: --overwrite {place}",
+            )
+        hold(file.fileno(), place, error)
+    except NacreError:
         file.close()
-        raise ConfigError(
-            f"{place}: this file has a second name (hard link), so a net file may not append to it",
-            f"use another path, or allow it: --overwrite {place}",
-        )
+        raise
     return file
 
 

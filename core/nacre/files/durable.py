@@ -34,20 +34,43 @@ def atomic_write(path: str | Path, data: bytes | memoryview, error: type[NacreEr
     """Write a file so that it always holds the whole old content or the whole new content, whatever happens.
 
     The order is: write a temporary file in the same folder, fsync, rename, fsync the folder; on return the new content
-    is durable. Raises `error`, naming path, reason and remedy, and leaves only the old file. The caller must prevent
-    that two writers write to one path at the same time.
+    is durable. Raises `error`, naming path, reason and remedy, and leaves only the old file. Of several processes or
+    threads that write to one path one waits for the other, where files can be locked (not on Windows).
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp")
     with os_errors(path, "cannot be written", error):
+        file = _create_alone(temporary)
         try:
-            _write(temporary, data)
+            try:
+                _fill(file, data)
+            finally:
+                if not _can_flock:  # Windows neither renames nor removes an open file
+                    os.close(file)
             _os.replace(temporary, path)
         except BaseException:
             with suppress(OSError):
                 _os.unlink(temporary)
             raise
+        finally:
+            if _can_flock:
+                os.close(file)
         _sync_folder(path.parent)
+
+
+def hold(file: int, path: str | Path, error: type[NacreError] = NacreError) -> None:
+    """Let only one training append to an open file, until it is closed; pipes and devices have no owner.
+
+    Raises `error` if another one does, in this process or another.
+    """
+    if sys.platform != "win32" and _can_flock and stat.S_ISREG(os.fstat(file).st_mode):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as taken:
+            remedy = "wait until it ends, stop it, or use another name"
+            raise error(f"{path}: another training writes to this file", remedy) from taken
+        except OSError:
+            pass  # a disk that knows no locks
 
 
 class NewFile:
@@ -215,15 +238,57 @@ def _create(path: Path) -> int:
         return _os.open(path, flags, 0o666)
 
 
-def _write(path: Path, data: bytes | memoryview) -> None:
-    file = _create(path)
+def _fill(file: int, data: bytes | memoryview) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[_os.write(file, rest[:CHUNK]) :]
+    _os.fsync(file)
+
+
+def _create_alone(path: Path) -> int:
+    """Open a new file that is locked until it is closed; wait for others that have made one of this name."""
+    if sys.platform == "win32" or not _can_flock:
+        return _create(path)
+    while True:
+        try:
+            file = _os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        except FileExistsError:
+            _remove_left(path)
+        else:
+            if _locked(file, path):  # else somebody took it for one that was left behind
+                return file
+
+
+def _remove_left(path: Path) -> None:
+    """Remove a file that a killed process left behind; if another process is writing it, wait until it has its name."""
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[_os.write(file, rest[:CHUNK]) :]
-        _os.fsync(file)
+        file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except FileNotFoundError:
+        return
+    except OSError:  # a link, or a file of somebody else
+        with suppress(FileNotFoundError):
+            _os.unlink(path)
+        return
+    if _locked(file, path):
+        try:
+            _os.unlink(path)
+        finally:
+            os.close(file)
+
+
+def _locked(file: int, path: Path) -> bool:
+    """Wait for the lock of an open file; if it has another name then, or none, close it and return False."""
+    named = False
+    try:
+        if sys.platform != "win32":
+            with suppress(OSError):  # a disk that knows no locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            named = os.path.samestat(os.fstat(file), path.lstat())
     finally:
-        os.close(file)
+        if not named:
+            os.close(file)
+    return named
 
 
 def _sync_folder(path: Path) -> None:

@@ -19,7 +19,7 @@ class JSONLog(Listener):
     are not finite are null. The same as `nacre train --log PATH`.
 
     Raises:
-        NacreError: the file cannot be written.
+        NacreError: the file cannot be written, or another training writes to it.
         ConfigError: the path comes from a net file, but the file exists and is not such a log.
     """
 

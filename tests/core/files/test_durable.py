@@ -1,0 +1,74 @@
+"""Files that are written by several at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from nacre import NacreError
+from nacre.files import atomic_write
+from nacre.files.durable import hold
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows locks no files in this way")
+
+
+def test_of_several_writers_each_writes_a_whole_file(tmp_path: Path) -> None:
+    path, errors = tmp_path / "x.json", list[BaseException]()
+    contents = {bytes([letter]) * 200_000 for letter in b"abc"}  # several calls of write each
+
+    def write(content: bytes) -> None:
+        try:
+            for _ in range(30):
+                atomic_write(path, content)
+                if path.read_bytes() not in contents:
+                    raise AssertionError("a part of a file")
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(content,)) for content in contents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert os.listdir(tmp_path) == ["x.json"]
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "two names"])
+def test_what_was_left_behind_is_replaced_and_a_link_is_not_followed(kind: str, tmp_path: Path) -> None:
+    other, left = tmp_path / "other", tmp_path / ".x.tmp"
+    other.write_bytes(b"other")
+    if kind == "file":
+        left.write_bytes(b"of a killed process, and longer")
+    elif kind == "link":
+        left.symlink_to(other)
+    else:
+        left.hardlink_to(other)
+    atomic_write(tmp_path / "x", b"new")
+    assert (tmp_path / "x").read_bytes() == b"new"
+    assert other.read_bytes() == b"other"
+    assert sorted(os.listdir(tmp_path)) == ["other", "x"]
+
+
+def test_a_file_to_append_to_has_one_owner(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    with path.open("ab") as one, path.open("ab") as two:
+        hold(one.fileno(), path)
+        with pytest.raises(NacreError, match=r"log\.jsonl: another training writes to this file"):
+            hold(two.fileno(), path)
+        one.close()
+        hold(two.fileno(), path)
+
+
+def test_a_pipe_has_no_owner() -> None:
+    reading, writing = os.pipe()
+    try:
+        for _ in range(2):
+            hold(writing, "a pipe")
+    finally:
+        os.close(reading)
+        os.close(writing)
