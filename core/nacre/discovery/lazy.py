@@ -40,14 +40,22 @@ def absent(module: str, name: str, here: Mapping[str, Any]) -> Exception:
     if name[:1].isupper():
         if f"{name}Layer" in here:
             return ElsewhereError(f"{module} has no '{name}'", f"the layer is called {name}Layer, or L.{name}")
+        door = __name__.partition(".")[0]
+        if name in dir(sys.modules[door]):
+            return ElsewhereError(f"{module} has no '{name}': it is in {door}", f"from {door} import {name}")
         from .offers import FIRST_PARTY
         from .registry import registry
 
         known = registry()
-        for offer in (offer for kind in known.kinds() for offer in known.offers(kind)):
-            path, _, found = offer.target.partition(":")
-            package = path.partition(".")[0]
-            if found == name and package != module:
-                place = package if offer.distribution == FIRST_PARTY else path
-                return ElsewhereError(f"{module} has no '{name}': it is in {package}", f"from {place} import {name}")
+        offers = [offer for kind in known.kinds() for offer in known.offers(kind)]
+        for called in (name, f"{name}Layer"):
+            for offer in offers:
+                path, _, found = offer.target.partition(":")
+                package = path.partition(".")[0]
+                if found == called and package != module:
+                    it = "it" if called == name else called
+                    place = package if offer.distribution == FIRST_PARTY else path
+                    return ElsewhereError(
+                        f"{module} has no '{name}': {it} is in {package}", f"from {place} import {called}"
+                    )
     return AttributeError(f"module '{module}' has no attribute '{name}'")

@@ -57,6 +57,11 @@ def test_all_names_are_listed_and_can_be_imported_at_once() -> None:
         ("from nacre import Adam", "nacre has no 'Adam': it is in nacre_solvers", "from nacre_solvers import Adam"),
         ("from nacre_layers import Pooling", "nacre_layers has no 'Pooling'",
          "the layer is called PoolingLayer, or L.Pooling"),
+        ("from nacre_layers import Net", "nacre_layers has no 'Net': it is in nacre", "from nacre import Net"),
+        ("import nacre_data; nacre_data.Solver", "nacre_data has no 'Solver': it is in nacre",
+         "from nacre import Solver"),
+        ("from nacre import Pooling", "nacre has no 'Pooling': PoolingLayer is in nacre_layers",
+         "from nacre_layers import PoolingLayer"),
     ],
 )  # fmt: skip
 def test_a_class_of_another_package_says_where_it_is(line: str, problem: str, remedy: str) -> None:
