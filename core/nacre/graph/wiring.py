@@ -108,7 +108,7 @@ def _producers(nodes: Sequence[Node]) -> dict[str, int]:
     for index, node in enumerate(nodes):
         if node.name in names:
             again = next((top for top in node.tops if top in node.bottoms), "")
-            if again == node.name:  # as in Caffe, where the layer is named after its top
+            if again == node.name and not node.user.given_name:  # as in Caffe: the layer is named after its top
                 kind = layer_type(type(node.user))
                 raise TopologyError(
                     f"a layer ({kind}) writes the blob '{again}' that it reads", OTHER_TOP.format(again)

@@ -257,7 +257,12 @@ def _read(name: str, array: np.ndarray, layer: InputLayer, *, is_label: bool) ->
     real = np.dtype(layer.dtype or "float32").kind == "f"
     single = array.size == len(array)
     if not real and not _are_whole(array):
-        raise DataError(f"{where} must hold whole numbers ({layer.dtype}), but some are not")
+        place = int(np.argmin(array == np.rint(array)) if np.isfinite(array).all() else np.argmin(np.isfinite(array)))
+        found = f"record {place // (array.size // len(array))} has {array.reshape(-1)[place]:g}"
+        raise DataError(
+            f"{where} must hold whole numbers ({layer.dtype}), but {found}",
+            "leave such records out, or make an Input of numbers: Input(shape) without dtype",
+        )
     if real and single and not (is_label or names):
         array = array.astype(np.float64, copy=False)
     elif array.dtype.kind == "f" and (not real or (single and is_label and _are_whole(array))):

@@ -63,14 +63,17 @@ def array_of(name: str, given: Any, known: Sequence[str] = ()) -> np.ndarray:
     try:
         columns = [_numbers(name, np.asarray(given[one]), one) for one in names if len(names) > 1]
         array = np.asarray(given)
-        array = np.stack(columns, 1) if columns and array.dtype.kind in OBJECTS else _numbers(name, array)
-    except (RuntimeError, TypeError, ValueError) as error:
+        if array.ndim:
+            array = np.stack(columns, 1) if columns and array.dtype.kind in OBJECTS else _numbers(name, array)
+    except (OverflowError, RuntimeError, TypeError, ValueError) as error:
         message = f"'{name}': this {type(given).__name__} cannot be made an array of numbers: {error}"
         sparse = "a sparse matrix is made full by x.toarray()" if hasattr(given, "toarray") else ""
         raise DataError(message, sparse or "give an array, a list of numbers, or a table of numbers") from error
     if not array.ndim:
         message = f"'{name}' is {brief(given)}, but must be an array (records, ...)"
-        raise DataError(message, "read files into an array first; a single record is [x]")
+        if isinstance(given, str | bytes) or hasattr(given, "ndim") or not isinstance(given, Iterable):
+            raise DataError(message, "read files into an array first; a single record is [x]")
+        raise DataError(message, "make a list of it: list(...)")
     if not len(array):
         raise DataError(f"'{name}': the data have no record")
     return array[:, _order(name, names, known)] if names and known and names != tuple(known) else array
@@ -108,7 +111,7 @@ def _numbers(name: str, array: np.ndarray, column: str = "") -> np.ndarray:
     if not (texts and array.size == len(array)):
         try:
             return array.astype(np.float64)  # the columns of a table may have different types
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             texts = False
     wrong = [isinstance(one, str | bytes) != texts if texts else not _is_number(one) for one in items]
     found = items[place := wrong.index(True)]
@@ -126,6 +129,6 @@ def _is_number(item: Any) -> bool:
     """Return whether NumPy makes a number of an object; of None it makes NaN."""
     try:
         float(0 if item is None else item)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return False
     return True

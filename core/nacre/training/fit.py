@@ -59,7 +59,7 @@ def fit(
     share = _share(validation, len(records))
     pair = [] if validation is None or share else [inputs.records(*_pair(validation), what="the arrays of validation")]
     for part in (records, *pair):
-        _refuse_nan(part)
+        _refuse_nan(part, net.dtype)
     weights = weighed(net.name, net.layers, inputs, [records, *pair], class_weight, sample_weight)
     names = [free_name(name, {layer.name for layer in net.layers}) for name in ("fitted", "validated")]
     sources = _sources(weights.parts, names, batch_size, share, net.seed)
@@ -122,8 +122,11 @@ def _refuse_no_loss(net: Net, inputs: Inputs) -> None:
         )
 
 
-def _refuse_nan(records: Records) -> None:
-    """Raise DataError for a number that is not finite, before it spoils the parameters; transformers may fill it."""
+def _refuse_nan(records: Records, dtype: str) -> None:
+    """Raise DataError for a number that is not finite, or not as a `dtype`, before it spoils the parameters.
+
+    Transformers may fill it.
+    """
     import numpy as np
 
     filled = {name for name, _ in records.changes}
@@ -132,9 +135,16 @@ def _refuse_nan(records: Records) -> None:
             continue
         step = max(1, AT_ONCE // max(1, array[0].size))
         for first in range(0, len(array), step):
-            finite = np.isfinite(array[first : first + step])
+            part = array[first : first + step]
+            with np.errstate(over="ignore"):
+                finite = np.isfinite(part.astype(dtype, copy=False))
             if not finite.all():
-                found = first + finite.reshape(len(finite), -1).all(axis=1).argmin()
+                found = first + (row := int(finite.reshape(len(finite), -1).all(axis=1).argmin()))
+                if np.isfinite(part[row]).all():
+                    raise DataError(
+                        f"'{name}': record {found} has a number too large for {dtype}",
+                        "scale the numbers, such as (x - x.mean(0)) / x.std(0)",
+                    )
                 raise DataError(
                     f"'{name}': record {found} has a number that is not finite",
                     "leave such records out, or put numbers in: np.nan_to_num(x)",

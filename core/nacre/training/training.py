@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from math import nan
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..discovery.blame import answered, blamed, blaming
 from ..engine.kernels import check_method_alike, is_foreign
@@ -496,6 +496,12 @@ class Training:
         loss = f", loss {self.loss:.4g}" if self.iteration and self._loss is not None else ""
         stopped = f", stopped: {self.stopped}" if self.stopped else ""
         return f"<Training of net '{self.net.name}' by {type(self.solver.method).__name__}: {done}{loss}{stopped}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigError(
+            "a training cannot be copied or pickled: it is at work on its net",
+            "keep its history, save its net (net.save), or save a snapshot, from which a training goes on",
+        )
 
     def _interrupt(self, name: str) -> None:
         if self.net.communicator is None:

@@ -58,5 +58,5 @@ def test_bad_fields():
         TopKAccuracyLayer(bottoms=["x", "label"], k=[2, 2])
     with pytest.raises(ConfigError, match="every number must be above 0"):
         TopKAccuracyLayer(bottoms=["x", "label"], k=[0])
-    with pytest.raises(ConfigError, match=r"m: k=\[1, 5\], but there are 3 classes"):
+    with pytest.raises(ConfigError, match=r"m: k=\[1, 5\], but there are 3 classes\n.* up to 3"):
         state_after(TopKAccuracyLayer, 1, np.zeros((1, 3)), np.array([0]))

@@ -43,7 +43,10 @@ class TopKAccuracyState(ClassesState, of=TopKAccuracyLayer):
     def __init__(self, layer: TopKAccuracyLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         if max(layer.k) > self.count:
-            raise ConfigError(f"{layer.name}: k={list(layer.k)}, but there are {self.count} classes")
+            raise ConfigError(
+                f"{layer.name}: k={list(layer.k)}, but there are {self.count} classes",
+                f"write k=[1], or other numbers up to {self.count}",
+            )
 
     def nothing(self) -> dict[str, np.ndarray]:
         return {"hits": np.zeros(len(self.layer.k), np.int64), "labels": np.zeros((), np.int64)}
