@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import DataError
+from nacre import DataError, Net
+from nacre_data import DataLayer
 from record_files import read_records
 
 Image = pytest.importorskip("PIL.Image")
@@ -170,3 +171,11 @@ def test_too_many_pixels_are_told_in_one_sentence(width: int, tmp_path: Path) ->
             read(path, 1)
     assert caught.value.args[0] == f"{path}: it has more than 67,108,864 pixels, the limit"
     assert others == []
+
+
+def test_pictures_without_a_shape_are_told_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    for name in "ab":
+        Image.fromarray(COLOURS).save(tmp_path / f"cat/{name}.png")
+    with pytest.raises(DataError, match=r"may differ in shape.*\n  give shape, .* ImageData takes pictures as large"):
+        Net("n", [DataLayer(name="data", source=str(tmp_path), batch_size=2)], backend="numpy")

@@ -14,7 +14,7 @@ from ..protocols.layer import Layer, Phase
 from ..text import listed
 from .classes import class_order
 from .columns import COLUMNS
-from .frames import array_of, by_columns, column_names
+from .frames import array_of, by_columns, column_names, own_columns
 from .input import InputLayer, without_ones
 
 if TYPE_CHECKING:
@@ -104,12 +104,15 @@ class Inputs:
         Raises:
             DataError: an array is missing, does not fit its blob, or has another number of records than the others.
         """
-        given = {**self._by_name("x", x, self.data), **({} if y is None else self._by_name("y", y, self.targets))}
+        given = self._in_one_frame(x) if y is None else None
+        if given is None:
+            given = {**self._by_name("x", x, self.data), **({} if y is None else self._by_name("y", y, self.targets))}
         if missing := [name for name in (*self.data, *self.targets) if name not in given]:
             ask = f"net '{self.net}' reads the Inputs {', '.join((*self.data, *self.targets))}"
             remedy = "give it as y" if missing[0] in self.targets else "give the arrays by name: {name: array}"
             raise DataError(f"{what}: {ask}, but there is no array for {', '.join(missing)}", remedy)
-        arrays = {name: array_of(name, given[name], self.columns.get(name, ())) for name in (*self.data, *self.targets)}
+        arrays = {name: array_of(name, given[name], self.columns.get(name, ())) for name in self.data}
+        arrays |= {name: array_of(name, given[name]) for name in self.targets}  # a target may have any name
         read = {
             name: _read(name, array, self.layers[name], is_label=name in self.labels) for name, array in arrays.items()
         }
@@ -123,8 +126,18 @@ class Inputs:
             {name: array for name, (array, _) in read.items()},
             {name: names for name, (_, names) in read.items() if names},
             [(name, one) for name in read for one in self.layers[name].changes(name)],
-            {name: names for name in self.data if (names := self.columns.get(name) or column_names(given[name]))},
+            {
+                name: names
+                for name in (*self.data, *self.targets)
+                if (names := self.columns.get(name) or own_columns(given[name]))
+            },
         )
+
+    def _in_one_frame(self, x: Any) -> dict[str, Any] | None:
+        """Return what is in a data frame with the columns of all blobs, as training had them; None if it is none."""
+        known = {name: self.columns.get(name, ()) for name in (*self.data, *self.targets)}
+        names = {name for columns in known.values() for name in columns}
+        return by_columns(x, known) if self.targets and names <= {*column_names(x)} else None
 
     def _refuse_names(self, name: str, names: Sequence[str]) -> None:
         """Raise DataError for names of classes that a loss or a statistic would take for sizes."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ..arguments import check_count
 from ..fields.inputs import local_file
@@ -14,9 +13,8 @@ from ..protocols.data_store import BLOCK
 from ..protocols.layer import Layer, Phase
 from ..text import free_name
 from .arrays import HasLayers, Inputs, Records, with_sources
-from .columns import COLUMNS
 from .files import FileRecords, Needed, batches
-from .given import are_files
+from .given import are_files, listed_files
 from .input import InputLayer
 
 if TYPE_CHECKING:
@@ -29,8 +27,7 @@ def evaluate(net: Net, x: Any, y: Any, batch_size: int) -> dict[str, float]:
     """Do the work of `Net.evaluate`."""
     check_count("batch_size", batch_size, 1)
     if y is None and are_files(x):
-        every = cast("Sequence[str | os.PathLike[str]]", x if isinstance(x, list | tuple) else [x])
-        layers = reading_from(net, "test", [os.fspath(path) for path in every], batch_size)
+        layers = reading_from(net, "test", listed_files(x), batch_size)
     else:
         layers = _fed(net, Inputs.of(net, "test").records(x, y), batch_size)
     with net.derive("test", layers, name=net.name) as made:
@@ -58,7 +55,7 @@ def reading_from(net: HasLayers, phase: Phase, paths: Sequence[str], batch_size:
     sources = [layer for layer in net.layers if layer.is_source]
     sources = [layer for layer in sources if phase not in layer.exclude] or sources
     if sources and all(isinstance(layer, InputLayer) and not layer.reads_files for layer in sources):
-        return _fed(net, _records(net, phase, [local_file(path) for path in paths]), batch_size)
+        return _fed(net, file_records(net, Inputs.of(net, phase), paths), batch_size)
     layers: dict[str, Layer] = {}
     tops = set[str]()
     for layer in net.layers:
@@ -78,19 +75,25 @@ def _fed(net: HasLayers, records: Records, batch_size: int) -> list[Layer]:
     return with_sources(net, [records.fed(name, batch_size)])
 
 
-def _records(net: HasLayers, phase: Phase, paths: Sequence[Path]) -> Records:
-    """Return the records of files for the Inputs of a net."""
+def file_records(net: HasLayers, inputs: Inputs, paths: Sequence[str]) -> Records:
+    """Return the records of files for the Inputs of a net: fields of their names, of their columns, or of their sizes.
+
+    Raises:
+        DataError: a file cannot be read, or does not have what an Input needs.
+    """
     import numpy as np
 
-    inputs = Inputs.of(net, phase)
-    shapes = {blob: tuple(inputs.layers[blob].shape) for blob in (*inputs.data, *inputs.targets)}
+    places = [local_file(path) for path in paths]
+    shapes = {blob: tuple(inputs.layers[blob].shape) for blob in (*inputs.targets, *inputs.data)}
+    fields = [inputs.layers[blob].stored_as(blob) for blob in (*inputs.data, *inputs.targets)]
+    claimed = {blob: {blob, *inputs.columns.get(blob, ())} for blob in shapes}
     parts: dict[str, list[np.ndarray]] = {blob: [] for blob in shapes}
     with ExitStack() as stack:
         records: dict[str, FileRecords] = {}
         for blob, shape in shapes.items():
-            columns = net.fitted.get(blob, {}).get(COLUMNS, ())
-            needed = Needed(shape, others=shapes.keys() - {blob}, columns=columns)
-            opened = FileRecords(inputs.layers[blob], paths, blob, needed, pins=net.pins)
+            others = {name for other in shapes if other != blob for name in claimed[other]}
+            needed = Needed(shape, others=others, fields=fields, columns=inputs.columns.get(blob, ()))
+            opened = FileRecords(inputs.layers[blob], places, blob, needed, pins=net.pins)
             records[blob] = stack.enter_context(opened)
         for batch in batches(records, BLOCK):
             if batch.errors:
@@ -98,4 +101,5 @@ def _records(net: HasLayers, phase: Phase, paths: Sequence[Path]) -> Records:
             for blob, array in batch.records.items():
                 names = records[blob].classes
                 parts[blob].append(np.array(names)[array] if names else array)
-    return inputs.records({blob: np.concatenate(some) for blob, some in parts.items()})
+    found = inputs.records({blob: np.concatenate(some) for blob, some in parts.items()})
+    return replace(found, columns={blob: one.columns for blob, one in records.items() if one.columns})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import prod
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import DataError, NacreError, as_named
+from ..errors import DataError, NacreError, as_named, nearest
 from ..protocols.data_store import BLOCK, Field, Reader, empty_rows, located
 from ..protocols.layer import Layer
 from .columns import check_columns, check_own_column
@@ -54,12 +54,14 @@ class Needed:
     """The shape that records must have, None if it is not known, and how errors put it.
 
     `prepared` is true if that is their shape after the transformers of their source; `others` are the other blobs whose
-    records are in the same files; `columns` are the names of the columns of a table that training had.
+    records are in the same files, and the columns that these had, `fields` the names of all that is wanted of these
+    files; `columns` are the names of the columns of a table that training had.
     """
 
     shape: tuple[int, ...] | None = None
     prepared: bool = True
     others: Collection[str] = ()
+    fields: Sequence[str] = ()
     columns: Sequence[str] = ()
     who: str = "the net needs"
     remedy: str = "scale or cut the records to this shape"
@@ -77,6 +79,7 @@ class FileRecords:
         count: their number, None if it is known only at the end.
         named: whether some have names.
         classes: names that the records count, if they have names, of all files together.
+        columns: names of the columns of a table that make up a record, those of training if they are known.
 
     Raises:
         DataError: no file can be read, or records do not fit; the message names the file.
@@ -103,6 +106,8 @@ class FileRecords:
         self.opened: dict[int, tuple[Reader, str]] = {}
         self.broken: dict[int, DataError] = {}
         self.by_size: dict[Path, str] = {}
+        self.columns = tuple(self.needed.columns)
+        self.picked: dict[Path, list[int]] = {}
         try:
             self.shape, self.count = self._look_into_all()
         except BaseException:
@@ -124,10 +129,12 @@ class FileRecords:
                     raise self.broken[0] from None
                 count = None if count is None else count + 1
                 continue
-            names, known = reader.fields[name].columns, self.needed.columns
-            check_own_column(str(path), self.stored_as, names, known)
-            check_columns(f"{path}: '{self.blob}'", names, known)
-            shapes[path] = self._shape(path, reader, reader.fields[name])
+            field = self._field(path, reader, name)
+            first = "in training" if self.needed.columns else f"in {self.paths[0]}"
+            check_own_column(str(path), self.stored_as, field.columns, self.columns, first)
+            check_columns(f"{path}: '{self.blob}'", field.columns, self.columns, first)
+            self.columns = self.columns or field.columns
+            shapes[path] = self._shape(path, reader, field)
             self.named |= reader.named
             self.classes += [one for one in reader.fields[name].classes if one not in self.classes]
             count = None if count is None or reader.count is None else count + reader.count
@@ -143,7 +150,7 @@ class FileRecords:
         options = self.reading
         if not (options.get("store") and options["store"].fits(path)):
             options = {name: value for name, value in options.items() if name != "store"}
-        shape, name, fields = self.needed.shape, self.stored_as, [self.stored_as]
+        shape, name, fields = self.needed.shape, self.stored_as, [*self.needed.fields] or [self.stored_as]
         if self.layer is not None and not self.layer.reads_files and shape is not None:
             name, fields = self._found_in(path, shape)
         shapes = {name: shape} if shape else {}
@@ -152,7 +159,8 @@ class FileRecords:
     def _found_in(self, path: Path, shape: tuple[int, ...]) -> tuple[str, list[str]]:
         """Return the field with records for a blob that was not read from files, and the fields to want; [] is all.
 
-        It is the field of the blob's name, else the only one of its size: a table whose columns of texts are fields of
+        It is the one with the columns that training had; else that of the blob's name, or the column of this name; else
+        the only one of its size. The columns of other blobs do not count. A table whose columns of texts are fields of
         their own has other data than where the data alone are wanted.
 
         Raises:
@@ -163,23 +171,57 @@ class FileRecords:
                 fields = reader.fields
         except DataError:  # perhaps about labels, which are not wanted
             return self.stored_as, [self.stored_as]
-        if self.stored_as in fields:
-            return self.stored_as, []
-        size = prod(shape)
+        if len(self.columns) == 1 and self.columns[0] in fields:
+            return self.columns[0], []
+        own = () if self.stored_as in fields else (self.stored_as,)
+        for columns in filter(None, (self.columns, own)):
+            for name, field in fields.items():
+                if {*columns} <= {*field.columns}:
+                    return self._pick(path, name, field, columns), []
+        size, others = prod(shape), self.needed.others
+        rest = {name: [one for one in field.columns if one not in others] for name, field in fields.items()}
         fitting = [
             name
             for name, field in fields.items()
-            if name not in self.needed.others and (field.shape is None or prod(field.shape) == size)
+            if name not in others and (field.shape is None or size == (len(rest[name]) or prod(field.shape)))
         ]
-        if len(fitting) == 1:
-            self.by_size[path] = fitting[0]
-            return fitting[0], []
-        if len(fields) == 1 and not self.needed.others:
+        fitting = [name for name in fitting if fields[name].shape is not None] or fitting
+        if self.stored_as in fields or len(fitting) == 1:
+            name = self.stored_as if self.stored_as in fields else fitting[0]
+            if name != self.stored_as:
+                self._refuse_others(path, rest[name])
+                self.by_size[path] = name
+            if len(rest[name]) == size < len(fields[name].columns):
+                self._pick(path, name, fields[name], rest[name])
+            return name, []
+        if len(fields) == 1 and not others:
             return next(iter(fields)), []  # of another size, perhaps one that the source cuts
         known = " and ".join(f"'{name}' of shape {field.shape}" for name, field in fields.items())
         message = f"{path}: it is not clear what in it is '{self.blob}', an Input of shape {shape}: it has {known}"
         remedy = f"name it as the Input is: {self._columns(shape)} of a table, or a dataset {self.blob} of an .h5 file"
+        if size == 1:
+            remedy += "; or give the Input the name of its column"
         raise DataError(message, remedy)
+
+    def _refuse_others(self, path: Path, names: Sequence[str]) -> None:
+        """Raise DataError if a table has other columns than training had."""
+        if names and (missing := [one for one in self.columns if one not in names]):
+            near = nearest(missing[0], names)
+            raise DataError(
+                f"{path}: '{self.blob}' has no column {missing[0]!r}{near}, but training had one", "add this column"
+            )
+
+    def _pick(self, path: Path, name: str, field: Field, columns: Sequence[str]) -> str:
+        """Let these columns of a field be the records; return its name."""
+        self.picked[path] = [field.columns.index(one) for one in columns]
+        return name
+
+    def _field(self, path: Path, reader: Reader, name: str) -> Field:
+        """Return the field of an open file, of the columns that were picked."""
+        field, picked = reader.fields[name], self.picked.get(path)
+        if picked is None:
+            return field
+        return replace(field, shape=(len(picked),), columns=tuple(field.columns[place] for place in picked))
 
     def _columns(self, shape: tuple[int, ...]) -> str:
         """Return the columns in which a table has records of this shape."""
@@ -228,8 +270,13 @@ class FileRecords:
             with reader:
                 numbers = [self.classes.index(one) for one in reader.fields[name].classes]
                 where = as_named(str(path)) if len(self.paths) > 1 else ""
+                picked = self.picked.get(path)
                 for number, found in enumerate(_each(reader, name)):
-                    value = found if isinstance(found, DataError) else self._numbered(found, numbers, path)
+                    value = (
+                        found
+                        if isinstance(found, DataError)
+                        else self._numbered(found if picked is None else found[picked], numbers, path)
+                    )
                     if isinstance(value, DataError) and self.count == 1:
                         raise value
                     key = located(where, reader.key(number)) if reader.named else str(count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,12 @@ def column_names(given: Any) -> tuple[str, ...]:
     names: list[Any] = [*found] if isinstance(found, Iterable) else []
     texts = all(isinstance(one, str) for one in names) and len(set(names)) == len(names)
     return tuple(names) if texts and hasattr(given, "__getitem__") else ()
+
+
+def own_columns(given: Any) -> tuple[str, ...]:
+    """Return the names of the columns of a data frame, or of a single column (a Series); () if it has none."""
+    name: Any = getattr(given, "name", None)
+    return column_names(given) or ((name,) if isinstance(name, str) and name and hasattr(given, "to_numpy") else ())
 
 
 def by_columns(given: Any, known: Mapping[str, Sequence[str]]) -> dict[str, Any] | None:
@@ -60,6 +67,7 @@ def array_of(name: str, given: Any, known: Sequence[str] = ()) -> np.ndarray:
     if np.ma.is_masked(given):
         raise DataError(f"'{name}' has masked numbers, which nothing could be computed from", "fill them: x.filled(0)")
     names = column_names(given)
+    places = _order(name, names, known) if names and known and names != tuple(known) else None
     try:
         columns = [_numbers(name, np.asarray(given[one]), one) for one in names if len(names) > 1]
         array = np.asarray(given)
@@ -71,12 +79,14 @@ def array_of(name: str, given: Any, known: Sequence[str] = ()) -> np.ndarray:
         raise DataError(message, sparse or "give an array, a list of numbers, or a table of numbers") from error
     if not array.ndim:
         message = f"'{name}' is {brief(given)}, but must be an array (records, ...)"
-        if isinstance(given, str | bytes) or hasattr(given, "ndim") or not isinstance(given, Iterable):
+        if isinstance(given, str | os.PathLike):
+            raise DataError(message, "give a file alone, without y, if it has the labels; or read it into an array")
+        if isinstance(given, bytes) or hasattr(given, "ndim") or not isinstance(given, Iterable):
             raise DataError(message, "read files into an array first; a single record is [x]")
         raise DataError(message, "make a list of it: list(...)")
     if not len(array):
         raise DataError(f"'{name}': the data have no record")
-    return array[:, _order(name, names, known)] if names and known and names != tuple(known) else array
+    return array if places is None else array[:, places]
 
 
 def _order(name: str, names: Sequence[str], known: Sequence[str]) -> list[int]:

@@ -112,6 +112,12 @@ def are_files(given: Any) -> bool:
     return isinstance(given, str | os.PathLike)
 
 
+def listed_files(given: Any) -> list[str]:
+    """Return the paths of files that are given: of one, or several in a list."""
+    several = isinstance(given, list | tuple)
+    return [os.fspath(path) for path in cast("Sequence[Any]", given if several else [given])]
+
+
 def are_texts(given: Any) -> bool:
     """Return whether this is a list of texts, which are names of classes where such are known."""
     return isinstance(given, list | tuple) and all(isinstance(one, str) for one in cast("Sequence[Any]", given))

@@ -666,15 +666,15 @@ class Net(NetAccess):
         Args:
             x: an array (records, ...) for the Input that layers read: of NumPy, or what NumPy can read, such as lists,
                 tensors and data frames. A tuple of arrays, in the order of the Inputs, if they are several, or {name:
-                array} for all.
+                array} for all. Or a file, or a list of files, with the records of all Inputs.
             y: likewise, for the Inputs that only losses and statistics read.
             epochs: passes over the data; by default 10.
             batch_size: records of an update; fewer if the data have not so many.
             solver: the method, by its name or as an object; or a `Solver`, which has its own rate and may have
                 `max_epoch` or `max_iter` in place of `epochs`.
             lr: the learning rate, or a policy of it; by default 0.001.
-            validation: (x, y), or a fraction of the records, drawn at random, of each class alike: loss and statistics
-                of these records are computed after each pass.
+            validation: (x, y), a file, or a fraction of the records, drawn at random, of each class alike: loss and
+                statistics of these records are computed after each pass.
             class_weight: "balanced", or {class: weight}, or {loss: either}: multiplies the loss of the records of a
                 class, in validations too. "balanced" gives all classes the same weight in sum.
             sample_weight: multiplies the loss of each record: an array of one number for each.
@@ -684,7 +684,7 @@ class Net(NetAccess):
             quiet: show nothing.
 
         Raises:
-            DataError: an array does not fit its Input.
+            DataError: an array or a file does not fit the Inputs.
             ConfigError: the net has no Inputs or no loss, or an argument is not valid.
             NotFiniteError: a loss, a gradient or a parameter is not finite.
         """

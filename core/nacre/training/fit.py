@@ -12,6 +12,8 @@ from ..arguments import check_count
 from ..errors import ConfigError, DataError, brief
 from ..fields.component import Written, need_default_of
 from ..net.arrays import Inputs, Records, with_sources
+from ..net.evaluate import file_records
+from ..net.given import are_files, listed_files
 from ..protocols.graph import Node
 from ..protocols.layer import PHASES, Layer
 from ..text import free_name
@@ -55,9 +57,11 @@ def fit(
         check_count("epochs", epochs, 1)
     check_count("batch_size", batch_size, 1)
     check_count("early_stopping", early_stopping, 0)
-    records = inputs.records(x, y)
+    records = _records(net, inputs, x, y)
     share = _share(validation, len(records))
-    pair = [] if validation is None or share else [inputs.records(*_pair(validation), what="the arrays of validation")]
+    pair = (
+        [] if validation is None or share else [_validation(net, replace(inputs, columns=records.columns), validation)]
+    )
     for part in (records, *pair):
         _refuse_nan(part, net.dtype)
     weights = weighed(net.name, net.layers, inputs, [records, *pair], class_weight, sample_weight)
@@ -166,11 +170,17 @@ def _share(validation: Any, count: int) -> float:
     return share
 
 
-def _pair(validation: Any) -> Sequence[Any]:
+def _records(net: Net, inputs: Inputs, x: Any, y: Any) -> Records:
+    return file_records(net, inputs, listed_files(x)) if y is None and are_files(x) else inputs.records(x, y)
+
+
+def _validation(net: Net, inputs: Inputs, validation: Any) -> Records:
+    if are_files(validation):
+        return file_records(net, inputs, listed_files(validation))
     if isinstance(validation, tuple | list) and len(cast("Sequence[Any]", validation)) == 2:
-        return cast("Sequence[Any]", validation)
+        return inputs.records(*cast("Sequence[Any]", validation), what="the arrays of validation")
     raise ConfigError(
-        f"validation={brief(cast('object', validation))}, but it must be a pair of arrays or a fraction",
+        f"validation={brief(cast('object', validation))}, but it must be a pair of arrays, a file or a fraction",
         "write validation=(x, y), or validation=0.2",
     )
 

@@ -67,6 +67,7 @@ class ImageDataLayer(ReadingLayer, is_source=True):
     elsewhere: ClassVar[Mapping[str, str]] = {
         "directory": "source", "folder": "source", "root": "source", "path": "source",
         "image_size": "crop_size", "target_size": "crop_size", "resize": "short_side",
+        "shape": "new_height",
     }  # fmt: skip
 
     def reading(self) -> dict[str, Any]:

@@ -178,8 +178,12 @@ def entries_of(where: str, tops: Sequence[str], reader: Reader) -> tuple[list[tu
     for top in tops:
         shape, kind = reader.fields[top].shape, np.dtype(reader.fields[top].dtype)
         if shape is None:
-            message = f"{where}: the records of '{top}' have different shapes, so the shape of the blob is not known"
-            raise DataError(message, "give shape, such as shape = [3, 32, 32]")
+            message = (
+                f"{where}: the records of '{top}' may differ in shape, as pictures do, so that of the blob is not known"
+            )
+            raise DataError(
+                message, "give shape, such as shape = [3, 32, 32]; ImageData takes pictures as large as the first is"
+            )
         if kind.kind not in NUMBERS:
             raise DataError(f"{where}: '{top}' is of type {kind}, but it must hold whole or floating-point numbers")
         shapes.append(shape)

@@ -118,8 +118,8 @@ class Table(Frame):
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return np.array(np.stack([*self.arrays.values()], 1), dtype)
 
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self.arrays[name]
+    def __getitem__(self, name: Any) -> Any:
+        return Table(**{one: self.arrays[one] for one in name}) if isinstance(name, list) else self.arrays[name]
 
 
 def table_of(names: str, x: np.ndarray = X) -> Table:
@@ -181,6 +181,100 @@ def test_a_frame_with_one_column_of_texts_has_classes() -> None:
     net = net_of()
     net.fit(X, Table(kind=NAMES[Y]), epochs=1, quiet=True)
     assert net.classes["label"] == tuple(NAMES)
+
+
+# Files
+
+
+def file_of(path: Path, columns: dict[str, Any]) -> str:
+    rows = [
+        ",".join(map(str, row)) for row in zip(*(np.asarray(one).tolist() for one in columns.values()), strict=True)
+    ]
+    path.write_text("\n".join([",".join(columns), *rows]) + "\n")
+    return str(path)
+
+
+def in_columns(order: str, **more: Any) -> dict[str, Any]:
+    return {name: X[:, "abcdef".index(name)] for name in order} | more
+
+
+def test_it_learns_from_a_file_and_validates_on_one(tmp_path: Path) -> None:
+    path = file_of(tmp_path / "train.csv", in_columns("abcdef", kind=NAMES[Y]))
+    other = file_of(tmp_path / "other.csv", {"kind": NAMES[Y]} | in_columns("fedcba", note=["-"] * 60))
+    net, same = net_of(), net_of()
+    training = net.fit(path, epochs=2, validation=other, class_weight="balanced", quiet=True)
+    wanted = same.fit(X, NAMES[Y], epochs=2, validation=(X, NAMES[Y]), class_weight="balanced", quiet=True)
+    assert weights(net) == weights(same)
+    np.testing.assert_allclose(training.history["validation"]["loss"], wanted.history["validation"]["loss"])
+    assert net.fitted == {"x": {"columns": [*"abcdef"]}, "label": {"columns": ["kind"], "classes": [*NAMES]}}
+    found = net.evaluate(X, NAMES[Y])
+    assert net.evaluate(path) == net.evaluate(other) == net.evaluate([path]) == pytest.approx(found)
+    assert net.evaluate(Table(**in_columns("cabdef", kind=NAMES[Y]))) == pytest.approx(found)
+    assert net.fit([path, Path(other)], epochs=1, quiet=True).history["train"]["accuracy/records"][0] >= 120
+    with pytest.raises(
+        DataError, match=r"but must be an array .*\n  give a file alone, without y, if it has the labels"
+    ):
+        net.fit(path, Y)
+
+
+@pytest.mark.parametrize(("x", "y"), [("x", "price"), ("data", "price"), ("data", "label")])
+def test_a_column_is_found_by_the_name_of_its_input(x: str, y: str, tmp_path: Path) -> None:
+    price = 3 * X[:, 0] + X[:, 1]
+    path = file_of(tmp_path / "train.csv", in_columns("abc", **{y: price}) | in_columns("def"))
+    score, label = L.InnerProduct(output_dim=1, name="guess")(Input(6, name=x)), Input(1, name=y)
+    net = Net("prices", [L.SquareLoss(name="loss")(score, label)], backend="numpy", dtype="float64")
+    net.fit(path, epochs=2, quiet=True)
+    assert net.fitted[x] == {"columns": [*"abcdef"]}
+    assert net.evaluate(path) == pytest.approx(net.evaluate(X, price))
+    other = file_of(tmp_path / "other.csv", in_columns("fabcde", size=price))
+    np.testing.assert_array_equal(net.predict(other), net.predict(X))
+
+
+def test_a_file_has_the_columns_of_the_frame_that_was_learned(tmp_path: Path) -> None:
+    class Series:
+        """A column of a frame."""
+
+        name = "price"
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+            return 3 * X[:, 0]
+
+        def to_numpy(self) -> np.ndarray:
+            return 3 * X[:, 0]
+
+    guess, y = L.InnerProduct(output_dim=1, name="guess")(Input(6, name="x")), Input(1, name="y")
+    net = Net("prices", [L.SquareLoss(name="loss")(guess, y)], backend="numpy", dtype="float64")
+    net.fit(Table(**in_columns("abcdef")), Series(), epochs=1, quiet=True)
+    path = file_of(tmp_path / "some.csv", in_columns("fa", price=3 * X[:, 0]) | in_columns("bcde"))
+    assert net.evaluate(path) == pytest.approx(net.evaluate(X, 3 * X[:, 0]))
+    np.testing.assert_array_equal(net.predict(path), net.predict(X))
+    unlike = file_of(tmp_path / "unlike.csv", in_columns("abcde", price=3 * X[:, 0]))
+    with pytest.raises(DataError, match=r"not clear what in it is 'x'"):
+        net.evaluate(unlike)
+    unlike = file_of(tmp_path / "unlike.csv", in_columns("abcde", g=X[:, 5]))
+    with pytest.raises(DataError, match=r"unlike\.csv: 'x' has no column 'f'.*, but training had one"):
+        net.predict(unlike)
+
+
+def test_pictures_in_folders_are_learned(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    for number in range(6):
+        path = tmp_path / ("cat", "dog")[number % 2] / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        image.fromarray(np.full((6 + number, 7, 3), 40 * number, "uint8")).save(path)
+    x, y = Input((3, 4, 4), name="x"), Input(name="kind", dtype="int64")
+    loss = L.SoftmaxLoss(name="loss")(L.InnerProduct(output_dim=2, name="score")(x), y)
+    with Net("pets", [loss], backend="numpy") as net:
+        net.fit(str(tmp_path), epochs=1, lr=1e-4, quiet=True)
+        assert net.classes["score"] == ("cat", "dog")
+    data, label = L.ImageData(source=str(tmp_path), batch_size=2, new_height=4, new_width=4)()
+    loss = L.SoftmaxLoss(name="loss")(L.InnerProduct(output_dim=2, name="score")(data), label)
+    with Net("pets", [loss], backend="numpy") as net:
+        net.save(tmp_path / "pets.nacre")
+    with load(tmp_path / "pets.nacre") as net:
+        before = net.evaluate(str(tmp_path))["loss"]
+        net.fit(str(tmp_path), epochs=3, lr=1e-5, quiet=True)
+        assert net.evaluate(str(tmp_path))["loss"] < before
 
 
 def test_pictures_with_their_channels_last_are_told_what_to_do() -> None:
