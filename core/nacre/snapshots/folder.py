@@ -293,6 +293,11 @@ def load_snapshot(
         RegistryError, PluginError: the named store cannot be opened.
     """
     path, warn = path_of(path), warn or _python_warning
+    if str(path) in WORDS and not path.exists():
+        raise SnapshotError(
+            f"'{path}' is a snapshot in the folder of a net file's callback, but here is no net file",
+            f"give the path of a snapshot or of its folder; nacre.config.load('net.toml').snapshot('{path}') reads it",
+        )
     with os_errors(path, "cannot be read", SnapshotError):
         is_folder, is_file = path.is_dir(), path.is_file()
     if path.suffix == SAVED and not is_folder:

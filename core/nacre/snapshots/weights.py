@@ -80,7 +80,8 @@ def match_weights(
         rename = dict(rename or {})
     except (TypeError, ValueError) as error:
         wanted = "a path must be a snapshot's file or folder, or a list of them, and rename must be {there: here}"
-        raise ConfigError(f"net.load: path={paths!r}, rename={rename!r}: {wanted}") from error
+        remedy = "nacre.load_parameters(net, snapshot) takes a snapshot that has been read"
+        raise ConfigError(f"net.load: path={paths!r}, rename={rename!r}: {wanted}", remedy) from error
     _check_names(net, sharers, rename)
     done, values = Loaded(), Arrays()
     for file in files:
