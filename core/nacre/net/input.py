@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..arguments import how_to_call
 from ..calls.handles import Call, Top
-from ..errors import ConfigError
+from ..errors import ConfigError, put_full_name
 from ..fields.checks import at_least, one_of, positive
 from ..fields.types import Names, Shape, default
 from ..protocols.layer import Layer, Phase
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ..random import RecordRandom
 
 TYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
+PYTHONS = {"int": "int64", "float": "float64"}
+"""What NumPy takes Python's own types for."""
 
 
 class InputLayer(Layer, is_source=True):
@@ -116,11 +118,15 @@ def Input(shape: int | Sequence[int] = (), *, name: str = "", dtype: str | type 
     """Return a blob that is written from outside, of records of this shape; layers that are called with it read it.
 
     Its name is that of the layer: `name`, else input1, input2, ... in the order of their calls. `dtype` is a type of
-    NumPy's, or its name.
+    NumPy's, or Python's int, float or bool, or its name.
     """
     if isinstance(shape, list | tuple) and None in shape:
         raise ConfigError(f"Input: shape={shape}, but it is that of one record, of whole numbers", "leave None out")
-    if not isinstance(dtype, str):
-        dtype = str(getattr(dtype, "__name__", dtype))
-    layer = InputLayer(name=name, shape=shape, batch_size=batch_size, dtype=dtype)
+    kind = dtype if isinstance(dtype, str) else str(getattr(dtype, "__name__", dtype))
+    try:
+        layer = InputLayer(name=name, shape=shape, batch_size=batch_size, dtype=PYTHONS.get(kind, kind))
+    except ConfigError as error:
+        if not name:
+            put_full_name(error, "data", "Input")  # which is what an InputLayer is called by default
+        raise
     return Call(layer, (), 1).tops()[0]

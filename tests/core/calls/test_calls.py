@@ -42,10 +42,17 @@ def test_the_shelf_has_the_layers_themselves() -> None:
         _ = L.Convolutoin
 
 
-def test_the_type_of_an_input_may_be_one_of_numpys() -> None:
-    x = Input(3, dtype=np.int64), Input(3, dtype=np.dtype("uint8"))  # pyright: ignore[reportArgumentType]
+def test_the_type_of_an_input_may_be_one_of_numpys_or_pythons() -> None:
+    x = Input(3, dtype=np.int64), Input(3, dtype=np.dtype("uint8")), Input(3, dtype=int), Input(3, dtype=float)  # pyright: ignore[reportArgumentType]
     with Net("types", [*x], backend="numpy") as net:
-        assert [net.memory.final[one.name].dtype for one in net.layers] == ["int64", "uint8"]
+        assert [net.memory.final[one.name].dtype for one in net.layers] == ["int64", "uint8", "int64", "float64"]
+
+
+def test_an_input_without_a_name_is_called_input_in_errors() -> None:
+    with pytest.raises(nacre.ConfigError, match=r"^Input: shape=\(-3,\), but every number must be above 0"):
+        Input(-3)
+    with pytest.raises(nacre.ConfigError, match=r"^x: shape=\(-3,\), but every"):
+        Input(-3, name="x")
 
 
 def test_a_neuron_is_a_layer_as_in_net_files() -> None:
