@@ -56,6 +56,27 @@ def test_the_last_summary_is_shown_wherever_it_ends(capsys: pytest.CaptureFixtur
     assert end.startswith("stopped by somebody after 33 iterations")
 
 
+class Window:
+    """A stream that can only be written to, as in some programs with windows."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None: ...
+
+
+def test_a_program_without_a_console_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    window = Window()
+    for stream in (None, window):
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert solver().solve(toy_net()).iteration == 200
+    assert "done after 200 iterations" in window.text
+
+
 @pytest.mark.parametrize("how", [{"quiet": True}, {"reports": [Reports()]}])
 def test_who_wants_nothing_gets_nothing(how: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     solver().solve(toy_net(), **how)

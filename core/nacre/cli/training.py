@@ -272,7 +272,7 @@ class Screen:
     def __enter__(self) -> Screen:
         if self.training is not None:
             self._pass_end = self.training.iteration, self.training.epochs
-        if self.quiet or not sys.stdout.isatty():
+        if self.quiet or not getattr(sys.stdout, "isatty", bool)():  # None in a program without a console
             return self
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
