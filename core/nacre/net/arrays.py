@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..errors import ConfigError, DataError, nearest
 from ..fields.component import need_default_of
+from ..fields.whole import misfit, number_text
 from ..graph.containers import expand
 from ..protocols.graph import Graph, Node
 from ..protocols.layer import Layer, Phase
@@ -269,9 +270,8 @@ def _read(name: str, array: np.ndarray, layer: InputLayer, *, is_label: bool) ->
         array = array.reshape(len(array), *layer.shape)
     real = np.dtype(layer.dtype or "float32").kind == "f"
     single = array.size == len(array)
-    if not real and not _are_whole(array):
-        place = int(np.argmin(array == np.rint(array)) if np.isfinite(array).all() else np.argmin(np.isfinite(array)))
-        found = f"record {place // (array.size // len(array))} has {array.reshape(-1)[place]:g}"
+    if not real and (place := misfit(array, np.dtype(layer.dtype))) is not None:
+        found = f"record {place // (array.size // len(array))} has {number_text(array.reshape(-1)[place])}"
         raise DataError(
             f"{where} must hold whole numbers ({layer.dtype}), but {found}",
             "leave such records out, or make an Input of numbers: Input(shape) without dtype",
@@ -288,6 +288,8 @@ def shape_remedy(found: Sequence[int], wanted: Sequence[int]) -> str:
     for order in ((0, 3, 1, 2), (0, 2, 3, 1)) if len(found) == 4 else ():
         if [found[axis] for axis in order[1:]] == list(wanted):
             return f"the channels are at the other end: give x.transpose{order}"
+    if not wanted:
+        return "give one number for each record"
     single = "a single record is [x]; " if list(found[1:]) == list(wanted[1:]) else ""
     return f"{single}give an array (records, {', '.join(map(str, wanted))})"
 

@@ -75,12 +75,14 @@ def array_of(name: str, given: Any, known: Sequence[str] = ()) -> np.ndarray:
             array = np.stack(columns, 1) if columns and array.dtype.kind in OBJECTS else _numbers(name, array)
     except (OverflowError, RuntimeError, TypeError, ValueError) as error:
         message = f"'{name}': this {type(given).__name__} cannot be made an array of numbers: {error}"
-        sparse = "a sparse matrix is made full by x.toarray()" if hasattr(given, "toarray") else ""
-        raise DataError(message, sparse or "give an array, a list of numbers, or a table of numbers") from error
+        raise DataError(message, "give an array, a list of numbers, or a table of numbers") from error
     if not array.ndim:
         message = f"'{name}' is {brief(given)}, but must be an array (records, ...)"
         if isinstance(given, str | os.PathLike):
             raise DataError(message, "give a file alone, without y, if it has the labels; or read it into an array")
+        if hasattr(given, "toarray"):
+            message = f"'{name}' is a {type(given).__name__}, but must be an array (records, ...)"
+            raise DataError(message, "a sparse matrix is made full by x.toarray()")
         if isinstance(given, bytes) or hasattr(given, "ndim") or not isinstance(given, Iterable):
             raise DataError(message, "read files into an array first; a single record is [x]")
         raise DataError(message, "make a list of it: list(...)")
