@@ -32,6 +32,29 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+_PHASE = (
+    "a net has one phase: net.predict and net.evaluate choose the right one, net.derive('validation') makes another"
+)
+_WEIGHTS = "net.parameters has them by their names: net.parameters['ip1/weight'].value"
+_LOAD = "net.load(path) takes the parameters of a snapshot or of a saved net, nacre.load(path) a whole net"
+_PLACE = "a backend computes where it is: Net(..., backend='cupy') is on a GPU"
+_TRAIN = "net.fit(x, y) and Solver(...).solve(net) do all of a training"
+ELSEWHERE = {
+    "eval": _PHASE, "train": _PHASE, "to": _PLACE, "cuda": _PLACE, "cpu": _PLACE, "zero_grad": _TRAIN,
+    "named_parameters": _WEIGHTS, "state_dict": f"{_WEIGHTS}; net.save('net.nacre') keeps the net",
+    "weights": _WEIGHTS, "get_weights": _WEIGHTS, "set_weights": f"{_WEIGHTS} = array",
+    "load_state_dict": _LOAD, "load_weights": _LOAD, "save_weights": "net.save('net.nacre') keeps the net",
+    "predict_proba": "net.predict(x) gives probabilities if a Softmax is an output: L.Softmax()(score)",
+    "score": "write net.evaluate(x, y)", "partial_fit": "net.fit(x, y) goes on with the parameters that the net has",
+    "add": "a net is made of all its layers at once: Net(name, [...])", "get_layer": "net.layers has them",
+}  # fmt: skip
+"""What other libraries' models have, and what to write here."""
+
+
+class NoAttributeError(NacreError, AttributeError):
+    """A net was taken for another library's model; `hasattr` sees the error that it expects."""
+
+
 class NetAccess:
     """Losses, statistics, blobs and frozen layers of a net; `Net` makes what it works on."""
 
@@ -63,6 +86,11 @@ class NetAccess:
 
         def __call__(self, *_: Any, **__: Any) -> NoReturn:
             raise ConfigError(f"net '{self.name}': a net is not called", "use net.predict(x), or net.forward()")
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name in ELSEWHERE:
+                raise NoAttributeError(f"a net has no '{name}'", ELSEWHERE[name])
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
 
     # Losses and statistics
 

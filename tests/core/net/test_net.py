@@ -850,3 +850,11 @@ def test_a_planned_net_without_parameters_can_be_given_its_memory() -> None:
     net = Net("n", [InputLayer(shape=(2,)), InnerProductLayer(bottoms="data", tops="y", output_dim=1)], allocate=False)
     with pytest.raises(ConfigError, match="net 'n' has parameters"):
         net.allocate()
+
+
+def test_what_a_net_has_not_is_an_attribute_error() -> None:
+    with Net("net", [InputLayer(tops="x", shape=3)], backend="numpy") as net:
+        assert not hasattr(net, "state_dict") and not hasattr(net, "lossess")
+        with pytest.raises(AttributeError, match="'Net' object has no attribute 'lossess'") as caught:
+            _ = net.lossess  # type: ignore[attr-defined]
+        assert (caught.value.name, caught.value.obj) == ("lossess", net)
