@@ -38,21 +38,22 @@ class TestPerplexity(LayerTests):
         return {"perplexity": math.exp(mean), "bits": mean / math.log(2), "records": float(len(logs))}
 
 
-def perplexity_net(batch, **fields):
+def perplexity_net(batch, dtype="float64", **fields):
     layers = [
         InputLayer(tops="x", shape=4, batch_size=batch),
         InputLayer(tops="label", batch_size=batch, dtype="int64"),
         PerplexityLayer(name="text", bottoms=["x", "label"], **fields),
     ]
-    return Net("n", layers, backend="numpy", phase="test", dtype="float64")
+    return Net("n", layers, backend="numpy", phase="test", dtype=dtype)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("batch", [1, 2, 3, 7, 10])
-def test_it_is_the_same_for_batches_of_any_size(batch):
+def test_it_is_the_same_for_batches_of_any_size(batch, dtype):
     random = np.random.default_rng(0)
-    scores, labels = random.standard_normal((10, 4)), random.integers(0, 4, 10)
+    scores, labels = random.standard_normal((10, 4)).astype(dtype).astype("float64"), random.integers(0, 4, 10)
     labels[[2, 3]] = -1
-    net = perplexity_net(batch, ignore_label=-1)
+    net = perplexity_net(batch, dtype, ignore_label=-1)
     for first in range(0, 10, batch):
         net.write("x", scores[first : first + batch])
         net.write("label", labels[first : first + batch])

@@ -70,13 +70,15 @@ class PerplexityState(LayerState, of=PerplexityLayer, reads=""):
 
     def ready(self) -> None:
         self.classes.ready()
-        self.log = self.backend.empty(self.classes.shape)
+        self.log = self.backend.empty(
+            self.classes.shape, "float64"
+        )  # as exact as sums and counts are, whatever the net
 
     def forward(self, inputs: list[Array]) -> None:
         xp, classes = self.backend.xp, self.classes
         picked, count = classes.pick(inputs[1]), classes.count
         log_softmax(self.backend, inputs[0].reshape(classes.shape), self.log)
-        chosen = self.backend.scratch((count,))
+        chosen = self.backend.scratch((count,), "float64")
         xp.take(self.log.reshape(-1), picked, out=chosen, mode="clip")
         if classes.ignored is not None:
             xp.copyto(chosen, 0, where=classes.ignored)
