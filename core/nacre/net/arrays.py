@@ -112,7 +112,7 @@ class Inputs:
             ask = f"net '{self.net}' reads the Inputs {', '.join((*self.data, *self.targets))}"
             remedy = "give it as y" if missing[0] in self.targets else "give the arrays by name: {name: array}"
             raise DataError(f"{what}: {ask}, but there is no array for {', '.join(missing)}", remedy)
-        arrays = {name: array_of(name, given[name], self.columns.get(name, ())) for name in self.data}
+        arrays = {name: self._array(name, given[name]) for name in self.data}
         arrays |= {name: array_of(name, given[name]) for name in self.targets}  # a target may have any name
         read = {
             name: _read(name, array, self.layers[name], is_label=name in self.labels) for name, array in arrays.items()
@@ -133,6 +133,14 @@ class Inputs:
                 if (names := self.columns.get(name) or own_columns(given[name]))
             },
         )
+
+    def _array(self, name: str, given: Any) -> np.ndarray:
+        """Return records of a blob as an array; pictures of any size are read as the source reads those of files."""
+        from .given import through_codec
+
+        layer = self.layers[name]
+        pictures = through_codec(name, given, layer, tuple(layer.shape)) if layer.reading().get("codec") else None
+        return array_of(name, given, self.columns.get(name, ())) if pictures is None else pictures
 
     def _in_one_frame(self, x: Any) -> dict[str, Any] | None:
         """Return what is in a data frame with the columns of all blobs, as training had them; None if it is none."""

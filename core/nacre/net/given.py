@@ -164,7 +164,7 @@ def _whole(records: FileRecords) -> np.ndarray:
 
 def _records(name: str, given: Any, source: Layer, shape: tuple[int, ...] | None, columns: Sequence[str]) -> np.ndarray:
     """Return records as an array: numbers, or texts; those of a data frame have their columns in this order."""
-    pictures = None if shape is None else _through_codec(name, given, source, shape)
+    pictures = None if shape is None else through_codec(name, given, source, shape)
     array = array_of(name, given, columns) if pictures is None else pictures
     if array.dtype.kind not in "fiubOUS":
         raise DataError(f"blob '{name}': the data must be numbers, but the array has the type {array.dtype}")
@@ -185,7 +185,7 @@ def numbered(name: str, texts: np.ndarray, known: Sequence[str]) -> tuple[np.nda
     return numbers.reshape(texts.shape), tuple(map(str, found))
 
 
-def _through_codec(name: str, given: Any, source: Layer, shape: tuple[int, ...]) -> np.ndarray | None:
+def through_codec(name: str, given: Any, source: Layer, shape: tuple[int, ...]) -> np.ndarray | None:
     """Return records that the codec of a source brings to the net's shape; None if they have it, or there is no codec.
 
     The codec writes each record, such as a picture of any size, and reads it as it does those of files.

@@ -273,8 +273,12 @@ def test_pictures_in_folders_are_learned(tmp_path: Path) -> None:
         net.save(tmp_path / "pets.nacre")
     with load(tmp_path / "pets.nacre") as net:
         before = net.evaluate(str(tmp_path))["loss"]
+        paths = sorted(tmp_path.glob("*/*.png"))
+        given = [image.open(path) for path in paths], [path.parent.name for path in paths]
+        assert net.evaluate(*given)["loss"] == pytest.approx(before)
         net.fit(str(tmp_path), epochs=3, lr=1e-5, quiet=True)
-        assert net.evaluate(str(tmp_path))["loss"] < before
+        assert net.evaluate(*given)["loss"] < before
+        net.fit(*given, epochs=1, quiet=True)
 
 
 def test_pictures_with_their_channels_last_are_told_what_to_do() -> None:
