@@ -196,6 +196,8 @@ class FileRecords:
             return name, []
         if len(fields) == 1 and not others:
             return next(iter(fields)), []  # of another size, perhaps one that the source cuts
+        if names := [one for field in fields.values() for one in field.columns]:
+            self._refuse_others(path, [*names, *fields])
         known = " and ".join(f"'{name}' of shape {field.shape}" for name, field in fields.items())
         message = f"{path}: it is not clear what in it is '{self.blob}', an Input of shape {shape}: it has {known}"
         remedy = f"name it as the Input is: {self._columns(shape)} of a table, or a dataset {self.blob} of an .h5 file"

@@ -249,8 +249,12 @@ def test_a_file_has_the_columns_of_the_frame_that_was_learned(tmp_path: Path) ->
     assert net.evaluate(path) == pytest.approx(net.evaluate(X, 3 * X[:, 0]))
     np.testing.assert_array_equal(net.predict(path), net.predict(X))
     unlike = file_of(tmp_path / "unlike.csv", in_columns("abcde", price=3 * X[:, 0]))
-    with pytest.raises(DataError, match=r"not clear what in it is 'x'"):
+    with pytest.raises(DataError, match=r"unlike\.csv: 'x' has no column 'f'.*, but training had one"):
         net.evaluate(unlike)
+    with pytest.raises(
+        DataError, match=r"bare\.csv: 'y' has no column 'price', but training had one\n  add this column"
+    ):
+        net.evaluate(file_of(tmp_path / "bare.csv", in_columns("abcdef")))
     unlike = file_of(tmp_path / "unlike.csv", in_columns("abcde", g=X[:, 5]))
     with pytest.raises(DataError, match=r"unlike\.csv: 'x' has no column 'f'.*, but training had one"):
         net.predict(unlike)
