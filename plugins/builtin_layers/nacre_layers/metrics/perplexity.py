@@ -70,9 +70,8 @@ class PerplexityState(LayerState, of=PerplexityLayer, reads=""):
 
     def ready(self) -> None:
         self.classes.ready()
-        self.log = self.backend.empty(
-            self.classes.shape, "float64"
-        )  # as exact as sums and counts are, whatever the net
+        # as exact as sums and counts are, whatever the net's type
+        self.log = self.backend.empty(self.classes.shape, "float64")
 
     def forward(self, inputs: list[Array]) -> None:
         xp, classes = self.backend.xp, self.classes
