@@ -74,6 +74,15 @@ def test_make_tells_what_contributing_names() -> None:
     assert set(named) <= set(re.findall(r"^make (\w+)  ", done.stdout, re.M))
 
 
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_what_make_would_run_can_be_read_by_the_shell() -> None:
+    (named,) = re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    command = ["make", "--dry-run", "--always-make", *named.split()]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    read = subprocess.run(["sh", "-n"], input=shown, capture_output=True, text=True, check=False)
+    assert read.returncode == 0, read.stderr
+
+
 def test_all_commands_of_the_command_line_are_named() -> None:
     from nacre import registry
     from nacre.cli.app import COMMANDS
