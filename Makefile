@@ -111,11 +111,11 @@ $(VENV)/dev.stamp: $(BUILT) | $(VENV)/made.stamp
 	@$(call install,--editable '.[dev]')
 	@touch $@ $(VENV)/demo.stamp
 
-# An imitation of S3, and cuDNN, which chooses plans without a GPU: both are large. A comma would part a call's arguments.
+# An imitation of S3, and cuDNN, which chooses plans without a GPU: both are large. Beside s3fs, whose botocore it needs. A comma would part a call's arguments.
 MOTO := moto[s3,server]>=5
 $(VENV)/long.stamp: $(VENV)/dev.stamp
 	@echo "installing what only the long tests need into $(VENV) ..."
-	@$(call install,'$(MOTO)')
+	@$(call install,'$(MOTO)' s3fs)
 	@$(call install,nvidia-cudnn-cu13==9.28.1.4 nvidia-cudnn-frontend==1.28.0) || \
 	  echo 'cuDNN cannot be installed here: its plans are not compared'
 	@touch $@
