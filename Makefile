@@ -111,7 +111,8 @@ $(VENV)/dev.stamp: $(BUILT) | $(VENV)/made.stamp
 	@$(call install,--editable '.[dev]')
 	@touch $@ $(VENV)/demo.stamp
 
-# An imitation of S3, and cuDNN, which chooses plans without a GPU: both are large. Beside s3fs, whose botocore it needs. A comma would part a call's arguments.
+# An imitation of S3, beside the client whose botocore it needs, and cuDNN, which chooses plans without a GPU: both are
+# large. A comma would part the arguments of a call.
 MOTO := moto[s3,server]>=5
 $(VENV)/long.stamp: $(VENV)/dev.stamp
 	@echo "installing what only the long tests need into $(VENV) ..."
