@@ -22,7 +22,7 @@ import nacre
 from cuda_expressions import EXPRESSIONS
 from cupy_standin import STANDIN
 from exact import narrow, widen
-from nacre import L, Net, Solver
+from nacre import ConfigError, L, Net, Solver
 from nacre_cupy import library
 from nacre_cupy.convolutions import Convolution, graph_of
 from nacre_cupy.dnn import CALLS, Dnn
@@ -341,6 +341,16 @@ def test_zeros_show_nothing_of_a_plan(backend: Any, frontend: Any) -> None:
             arrays[name].fill(1)
         made.enqueue(arrays, workspace)
         assert made.choose is None
+
+
+@pytest.mark.parametrize("result", ["", "dw", 7])
+def test_plans_are_not_compared_by_an_array_that_is_not_there(backend: Any, frontend: Any, result: Any) -> None:
+    one = Convolution(1, 1, (8, 8), 1, (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), 1)
+    made = backend.dnn.computation(graph_of, one, "forward", "float32", deterministic=False, room=4096, result=result)
+    with backend.here:
+        arrays = {name: backend.empty((64,), "float32") for name in "xwy"}
+        with pytest.raises(ConfigError, match=f"result={result!r} .* is none of its arrays x, w, y"):
+            made.enqueue(arrays, backend.empty((made.workspace,), "uint8"))
 
 
 def test_plans_that_are_timed_need_no_more_memory_than_there_is(backend: Any, frontend: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Array
+from nacre import Array, ConfigError
 
 from .kept import KeptPlan
 from .plans import MOST_WORKSPACE, TENSORS, Plan, build, plans
@@ -166,9 +166,15 @@ class Dnn:
         """Give a computation one of a graph's first plans, by what they do on these arrays."""
         if self._stream.is_capturing():
             return
+        timed, exact = not limits["deterministic"], not limits["tensor_cores"]
+        if exact and result not in arrays:
+            names = ", ".join(map(str, arrays))
+            raise ConfigError(
+                f"cuDNN: result={result!r} of a computation in float32 is none of its arrays {names}",
+                "give the array that it writes: dnn.computation(..., room=..., result='y')",
+            )
         computation.left -= 1
         graph, found, seconds, samples = graph_of(), list[Plan](), list[float](), list[np.ndarray]()
-        timed, exact = not limits["deterministic"], not limits["tensor_cores"]
         limits = {**limits, "most_workspace": min(computation.workspace, workspace.nbytes)}
         for plan in islice(plans(self.module, graph, **limits), TRIED):
             run = partial(graph.execute, places, workspace.data.ptr, handle=computation.handle)
