@@ -191,7 +191,9 @@ def test_a_window_is_filled() -> None:
     ones = np.ones((3, 4))
     assert changed(Cutout(size=1), ones, 0.5, 0.5).tolist() == [[1, 1, 1, 1], [1, 1, 0, 1], [1, 1, 1, 1]]
     assert changed(Cutout(size=(3, 2)), ones, 0.0, 0.999).tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]]
-    assert (changed(Cutout(size=9), ones, 0.5, 0.5) == 0).all()
+    for size in (9, 1 << 63, (7, 1 << 80)):
+        for corner in (0.0, 0.5, 0.999):
+            assert (changed(Cutout(size=size), ones, corner, 1 - corner - 0.0005) == 0).all()
     filled = changed(Cutout(size=1, fill=[2, 3, 4]), np.ones((3, 1, 2)), 0, 0)
     assert filled.tolist() == [[[2, 1]], [[3, 1]], [[4, 1]]]
 
@@ -230,6 +232,7 @@ def test_every_type_of_numbers(kind: str) -> None:
         (lambda: RandomAffine(), "RandomAffine: degrees, scale or translate is needed, or no picture changes"),
         (lambda: RandomAffine(degrees=-1), r"RandomAffine: degrees=-1\.0, but it must be 0 or more"),
         (lambda: RandomAffine(scale=(2, 1)), r"RandomAffine: scale=\(2\.0, 1\.0\), but the first must not be larger"),
+        (lambda: RandomAffine(scale=(1e-320, 1)), r"RandomAffine: scale=.*, but it must be at least 0\.001"),
         (lambda: RandomAffine(scale=0), "RandomAffine: scale=.*, but every number must be above 0"),
         (lambda: RandomAffine(scale=(1, 2, 3)), "RandomAffine: scale=.*, but it must be a finite number, or two"),
         (lambda: ColorJitter(), "ColorJitter: brightness, contrast, saturation or hue is needed"),

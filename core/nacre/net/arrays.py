@@ -139,7 +139,7 @@ class Inputs:
         from .given import through_codec
 
         layer = self.layers[name]
-        pictures = through_codec(name, given, layer, tuple(layer.shape)) if layer.reading().get("codec") else None
+        pictures = through_codec(name, given, layer, tuple(layer.shape))
         return array_of(name, given, self.columns.get(name, ())) if pictures is None else pictures
 
     def _in_one_frame(self, x: Any) -> dict[str, Any] | None:

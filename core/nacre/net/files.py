@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..discovery.blame import answered, blaming
 from ..errors import DataError, NacreError, as_named, nearest
 from ..protocols.data_store import BLOCK, Field, Reader, empty_rows, located
 from ..protocols.layer import Layer
@@ -68,6 +69,12 @@ class Needed:
     unknown: str = "give records of one shape"
 
 
+def reading_of(source: Layer) -> Mapping[str, Any]:
+    """Return how a source reads files. Raises PluginError if it cannot say it."""
+    with blaming(source):
+        return answered(source, "reading", source.reading(), Mapping, "a mapping")
+
+
 class FileRecords:
     """The records of files, one file after the other, for one blob of a net.
 
@@ -102,7 +109,7 @@ class FileRecords:
         self.divide = divide
         self.pins = pins
         self.stored_as = layer.stored_as(blob) if layer else blob
-        self.reading = dict(layer.reading()) if layer else {}
+        self.reading = dict(reading_of(layer)) if layer else {}
         self.opened: dict[int, tuple[Reader, str]] = {}
         self.broken: dict[int, DataError] = {}
         self.by_size: dict[Path, str] = {}

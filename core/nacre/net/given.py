@@ -17,7 +17,7 @@ from ..protocols.data_store import Field
 from ..protocols.layer import Layer
 from ..protocols.view import Fitted
 from .columns import COLUMNS
-from .files import FileRecords, Needed, batches, beside
+from .files import FileRecords, Needed, batches, beside, reading_of
 from .fitted import CLASSES
 from .frames import array_of, by_columns
 from .input import InputLayer, without_ones
@@ -190,7 +190,7 @@ def through_codec(name: str, given: Any, source: Layer, shape: tuple[int, ...]) 
 
     The codec writes each record, such as a picture of any size, and reads it as it does those of files.
     """
-    if not (codec := source.reading().get("codec")):
+    if not (codec := reading_of(source).get("codec")):
         return None
     every = cast("Sequence[Any]", given if isinstance(given, list | tuple) else array_of(name, given))
     with suppress(ValueError):  # lists of different lengths: array_of tells it

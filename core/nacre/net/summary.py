@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from heapq import heappop, heappush
 from html import escape
@@ -360,13 +360,14 @@ def summarise(name: str, target: Target, wiring: Wiring, schedule: Schedule, *, 
         "blobs_peak": blobs["peak"],
     }
     counted["total"] = sum(counted[one] for one in ("parameters", "gradients", "blobs", "own"))
+    written = {id(value) for value in schedule.memory.values}  # not those between layers that one kernel computes
     return NetSummary(
         name,
         target.phase,
         target.backend.name,
         target.dtype,
         target.compute,
-        tuple(_summarise_layer(node, op, schedule) for node, op in zip(wiring.nodes, at_work, strict=True)),
+        tuple(_summarise_layer(node, op, schedule, written) for node, op in zip(wiring.nodes, at_work, strict=True)),
         tuple(
             BlobSummary(
                 wire.name,
@@ -385,7 +386,7 @@ def summarise(name: str, target: Target, wiring: Wiring, schedule: Schedule, *, 
     )
 
 
-def _summarise_layer(node: Node, op: Op, schedule: Schedule) -> LayerSummary:
+def _summarise_layer(node: Node, op: Op, schedule: Schedule, written: Collection[int]) -> LayerSummary:
     layer, kind = node.user, type_name(type(node.user))
     neuron = getattr(layer, "neuron", None) if layer.has_neuron else None
     neuron = "" if neuron is None or is_identity(neuron) else repr(neuron).removesuffix("()")
@@ -394,7 +395,6 @@ def _summarise_layer(node: Node, op: Op, schedule: Schedule) -> LayerSummary:
     trainable = [slot for slot in own if slot.trainable]
     counts = [sum(slot.storage.size for slot in some) for some in (own, trainable)]
     aliases = {id(value) for _, value in op.aliases}
-    written = {id(value) for value in schedule.memory.values}  # not those between layers that one kernel computes
     tops = [value for value in op.outputs if id(value) in written and not (op.in_place or id(value) in aliases)]
     shapes = [[tuple(value.shape) for value in values] for values in (op.inputs, op.outputs)]
     parameters = {one.name: tuple(one.shape) for one in op.state.parameters}

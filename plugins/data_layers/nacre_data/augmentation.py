@@ -14,6 +14,9 @@ from .transformers import OfPictures, PerChannel
 PIXELS = 1 << 16
 """Pixels of the pictures that are changed at a time: the arrays stay in a core's cache."""
 
+LEAST_SCALE = 1e-3
+"""A picture that is made still smaller would be less than a pixel."""
+
 GREY = (0.299, 0.587, 0.114)
 """The shares of red, green and blue in a grey value, of ITU-R BT.601."""
 
@@ -100,6 +103,8 @@ class RandomAffine(Augmentation):
         yield from super().complaints()
         if self.scale[0] > self.scale[1]:
             yield f"scale={self.scale}, but the first must not be larger than the second"
+        if self.scale[0] < LEAST_SCALE:
+            yield f"scale={self.scale}, but it must be at least {LEAST_SCALE}"
         if not self.degrees and self.scale == (1, 1) and not any(self.translate):
             yield "degrees, scale or translate is needed, or no picture changes"
 
@@ -269,8 +274,10 @@ class Cutout(Augmentation):
 
     def change(self, pictures: np.ndarray, drawn: np.ndarray) -> None:
         fill = filling("Cutout", self.fill, pictures)
-        starts = (drawn * pictures.shape[2:]).astype(np.intp) - np.array(self.size) // 2
-        stops = starts + self.size
+        most = (2 * extent + 1 for extent in pictures.shape[2:])  # covers a picture from any of its pixels
+        size = np.array([min(pair) for pair in zip(self.size, most, strict=True)])
+        starts = (drawn * pictures.shape[2:]).astype(np.intp) - size // 2
+        stops = starts + size
         for picture, (row, column), (bottom, right) in zip(
             pictures, np.maximum(starts, 0).tolist(), stops.tolist(), strict=True
         ):

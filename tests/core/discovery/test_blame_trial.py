@@ -53,7 +53,7 @@ VALUES: list[Callable[[], Any]] = [
     lambda: int,
     lambda: [1, 2],
 ]
-NEVER_CALLED = ("FineSource.reading", "FineKernel.fuses_neuron", "FineKernel.backward", "FineConstraint.check")
+NEVER_CALLED = ("FineKernel.fuses_neuron", "FineKernel.backward", "FineConstraint.check")
 DECLINES = "FineKernel.supports"
 """What it raises makes a kernel decline: other code computes the layer, and `nacre train` says why."""
 ALLOWED = {

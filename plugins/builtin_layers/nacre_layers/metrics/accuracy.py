@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+import numpy as np
+
 from nacre import Array, ConfigError, Layer, LayerState, Names, exactly, non_zero, positive
 
 from ..losses.classes import Classes
@@ -60,7 +62,7 @@ class ShareState(LayerState, reads=""):
         self.total: Any = 0
 
     def collected(self) -> dict[str, float]:
-        return {"hits": float(self.hits), "total": self.total}
+        return {"hits": float(self.hits), "total": int(self.total)}
 
     def join(self, other: Mapping[str, Any]) -> None:
         self.hits, self.total = self.hits + float(other["hits"]), self.total + int(other["total"])
@@ -116,8 +118,10 @@ class AccuracyState(ShareState, of=AccuracyLayer, reads=""):
     def join(self, other: Mapping[str, Any]) -> None:
         super().join(other)
         if self.layer.per_class and other["total"]:
-            self.class_hits = self.class_hits + self.backend.xp.asarray(other["class_hits"])
-            self.class_totals = self.class_totals + self.backend.xp.asarray(other["class_totals"])
+            hits, totals = (self.backend.empty((self.shape[1],), "float64") for _ in range(2))
+            self.backend.from_host(np.asarray(other["class_hits"], np.float64), hits)
+            self.backend.from_host(np.asarray(other["class_totals"], np.float64), totals)
+            self.class_hits, self.class_totals = self.class_hits + hits, self.class_totals + totals
 
     def dump_statistics(self) -> dict[str, float]:
         statistics = super().dump_statistics()

@@ -49,7 +49,7 @@ class Likelihood:
         self.count = self.count + count
 
     def collected(self) -> dict[str, float]:
-        return {"total": float(self.total), "count": self.count}
+        return {"total": float(self.total), "count": int(self.count)}
 
     def statistics(self) -> dict[str, float]:
         mean = -float(self.total) / max(int(self.count), 1)
