@@ -250,11 +250,13 @@ def test_every_way_is_as_exact_as_pytorch(count: int) -> None:
         target = random.normal(size=top).astype(np.float32)
         own, exact = passed(layer, x, target, backend="numpy", dtype="float64")
         theirs = in_pytorch(torch, layer, x, target, own)
+        # a bias has the sum of this, whose numbers may cancel each other: PyTorch's may be exact by luck
+        rounding = {"it/bias": np.finfo(np.float32).eps * np.abs(own.gradient("y")).sum()}
         for way, found in in_every_way(layer, x, target):
             served.add(way)
             for name, one in exact.items():
                 size = np.linalg.norm(one)
-                limit = 2 * np.linalg.norm(theirs[name] - one) + 1e-6 * size
+                limit = 2 * np.linalg.norm(theirs[name] - one) + 1e-6 * size + rounding.get(name, 0.0)
                 assert np.linalg.norm(found[name] - one) <= limit, (way, name)
 
     check()
