@@ -31,7 +31,7 @@ def test_every_page_is_run() -> None:
         assert named or page in (ROOT / test).read_text(encoding="utf-8"), (page, test)
 
 
-LONG = ("own-data.md", "from-pytorch.md", "conformance.md")
+LONG = ("own-data.md", "from-pytorch.md", "conformance.md", "many-processes.md")
 """Pages that take the longest, and show what other tests do, too."""
 RUN = [
     pytest.param(page, marks=pytest.mark.long if page.name in LONG else (), id=name_of(page))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forging import trials
 from nacre import ConfigError, DataError, Layer, Net, Transformer
 from nacre.random import Random
 from nacre_data import (
@@ -247,7 +248,7 @@ def file_(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=30)
+@settings(max_examples=trials(15, 80))
 @given(st.data())
 def test_a_record_has_the_same_bits_in_a_pass_whatever_its_batch(file: Path, data: st.DataObject) -> None:
     found: dict[tuple[int, int], bytes] = {}

@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import nacre
+from forging import trials
 from nacre import HostMemory, LayerState, Neuron
 from nacre.cli.app import COMMANDS
 from nacre.cli.app import nacre as app
@@ -249,7 +250,7 @@ def alone(folder: Path) -> dict[Any, Any]:
         return Alone(outcome(folder))
 
 
-@settings(max_examples=15)
+@settings(max_examples=trials(8, 40))
 @given(strangers=STRANGERS, order=st.randoms(use_true_random=False))
 def test_strangers_change_neither_bits_nor_winners(
     strangers: dict[str, list[Item]], order: Any, folder: Path, alone: dict[Any, Any]
@@ -306,7 +307,7 @@ def write(site: Path, name: str, items: Iterable[Item], last: str) -> None:
     (site / name / f"{module}.py").write_text(text, encoding="utf-8")
 
 
-@settings(max_examples=25)
+@settings(max_examples=trials(12, 60))
 @given(
     strangers=st.dictionaries(
         st.sampled_from(["aaa", "nacre-layers", "nacre-fast", "zzz"]),
@@ -347,7 +348,7 @@ def test_packages_that_come_go_and_change_places_win_no_name(
                 del sys.modules[name]
 
 
-@settings(max_examples=100)
+@settings(max_examples=trials(50, 300))
 @example(
     strangers={"zzz": [Item("backend", "swirl", "harm"), Item("kernel", "acme:Swirl@swirl", "wrong")]}, order=Random(0)
 )

@@ -70,7 +70,7 @@ class TestMnistImage(Agreement):
     is_random = True
 
     def examples(self):
-        yield Example({"beta": 30.0, "gamma": 20.0}, [(3, 3, 3)])
+        yield Example({"beta": 30.0, "gamma": 20.0}, [(2, 2, 2)])
         yield Example({"norm_a": 2.0, "norm_b": 0.5, "beta": 30.0, "gamma": 20.0, **ELASTIC}, [(6, 5, 5)])
 
     def strategy(self):
