@@ -140,13 +140,13 @@ class NetAccess:
                 net and resets them at each summary, and at its end: `training.statistics` has what it took.
         """
         self._need_pass("it has no statistics")
-        if not has_counted(self):
+        if (found := counted_statistics(self)) is None:
             raise NacreError(
                 f"net '{self.name}' has not run forward since its statistics were reset, so it has none",
                 "call net.forward() or net.forward_epoch() before; a training resets them: what it counted is in "
                 'training.statistics["train"], and for callbacks in training.take_statistics()',
             )
-        return self._statistics.statistics()
+        return found
 
     def statistic_names(self) -> dict[str, list[str]]:
         """Return the names in `statistics`, {layer: [statistic]}, which are known before the net has run."""
@@ -320,6 +320,8 @@ class NetAccess:
         return owners_of(names, self.slots) | (self.node_ops.keys() & names)
 
 
-def has_counted(net: NetAccess) -> bool:
-    """Return whether a net has statistics: it, or that of another rank, has run forward since they were reset."""
-    return net._statistics.any_counted(net._passes.counted)  # pyright: ignore[reportPrivateUsage]
+def counted_statistics(net: NetAccess) -> dict[str, dict[str, float]] | None:
+    """Return the statistics of a net; None if neither it nor that of another rank has run forward since the reset."""
+    statistics = net._statistics  # pyright: ignore[reportPrivateUsage]
+    counted = statistics.any_counted(net._passes.counted)  # pyright: ignore[reportPrivateUsage]
+    return statistics.statistics() if counted else None

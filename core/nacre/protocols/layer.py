@@ -687,9 +687,9 @@ def check_outputs(layers: Iterable[Layer]) -> None:
         ConfigError: names both layers, and the file.
     """
     every = tuple(layers)
-    outputs = list(filter(is_output, every))
-    inputs = [layer for layer in every if not is_output(layer)] if outputs else []
-    readers = {path: layer.name for layer in inputs for path, _, _ in _paths_of(layer)}
+    if not (outputs := list(filter(is_output, every))):
+        return  # as in most nets, whose files are not looked up then
+    readers = {path: layer.name for layer in every if not is_output(layer) for path, _, _ in _paths_of(layer)}
     for layer in outputs:
         for path, field, given in _paths_of(layer):
             if path in readers:

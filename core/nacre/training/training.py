@@ -17,7 +17,7 @@ from ..errors import ConfigError, DataError, NacreError, NotFiniteError
 from ..fields.outputs import check_places
 from ..fields.tables import table_of
 from ..fields.whole import count_in
-from ..net.access import has_counted
+from ..net.access import counted_statistics
 from ..net.finite import first_bad_array, first_bad_blob, first_bad_parameter
 from ..net.turns import in_turn
 from ..protocols.algorithm import Algorithm, AlgorithmState
@@ -245,7 +245,7 @@ class Training:
         """
         if self.iteration != self._taken:
             self._taken = self.iteration
-            if has_counted(self.net) and (found := self.net.statistics()):
+            if found := counted_statistics(self.net):
                 self.statistics["train"] = found
             self.net.reset_statistics()
         return self.statistics.get("train", {})
