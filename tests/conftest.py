@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,46 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if key in grown:
                 item.add_marker(pytest.mark.long)
             grown.add(key)
+
+
+class Places(list[str]):
+    """The names of all tests; where one stands is asked for each."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(names)
+        self.places = {name: place for place, name in enumerate(names)}
+
+    def index(self, name: str) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.places[name]
+
+
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give out whole files as `--dist loadfile` does, but without what that does with all tests for each."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):
+        def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+            super().add_node_collection(node, collection)
+            self.registered_collections[node] = Places(collection)
+
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            super().mark_test_complete(node, item_index, duration)
+            files = self.assigned_work[node]
+            file = self._split_scope(self.registered_collections[node][item_index])
+            if file in files and all(files[file].values()):
+                del files[file]
+
+    return Files(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[Any]:
+    """Leave out of the reports of what passed, which go from process to process, what nobody reads."""
+    report: pytest.TestReport = yield
+    if report.passed:
+        report.keywords = {}
+    return report
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[1]
 DEPENDENCIES = ("numpy", "h5py", "pluggy", "importlib_metadata", "rich", "click", "pytest")
 
 
@@ -35,6 +36,12 @@ def build_wheel(source: Path, folder: Path) -> Path:
     assert done.returncode == 0, done.stdout + done.stderr
     (made,) = set(folder.glob("*.whl")) - before
     return made
+
+
+def nacre_wheel(folder: Path) -> Path:
+    """Build nacre's own wheel from this checkout; or it has just been built, and `NACRE_WHEEL` is its path."""
+    built = os.environ.get("NACRE_WHEEL")
+    return ROOT / built if built else build_wheel(ROOT, folder)
 
 
 def small_wheel(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fresh import Environment, build_wheel
+from fresh import Environment, build_wheel, nacre_wheel
 
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[1]
@@ -20,7 +20,7 @@ BLOCK = re.compile(r"^```(\w+) ?([^\n]*)\n(.*?)^```$", re.M | re.S)
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(ROOT, tmp_path_factory.mktemp("nacre"))
+    return nacre_wheel(tmp_path_factory.mktemp("nacre"))
 
 
 @pytest.fixture(scope="module", params=NAMES)

@@ -15,10 +15,9 @@ import pytest
 
 import page_folders
 from doc_pages import DOCS, FENCED, FILE
-from fresh import build_wheel
+from fresh import nacre_wheel
 from page_commands import check
 
-ROOT = DOCS.parent
 pytestmark = pytest.mark.long  # an environment with everything that the pages ask for, from the package index
 
 Follow = Callable[..., list[str]]
@@ -30,7 +29,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     programs = Path(sysconfig.get_path("scripts", "venv", {"base": str(folder)}))
-    wheel = build_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
+    wheel = nacre_wheel(tmp_path_factory.mktemp("wheel"))
     pip = [str(programs / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     subprocess.run([*pip, f"{wheel}[plots,images]", "ipykernel", "nbclient", "pytest"], check=True)
     return programs

@@ -13,10 +13,9 @@ import h5py
 import numpy as np
 import pytest
 
-from fresh import Environment, build_wheel, small_wheel
+from fresh import Environment, nacre_wheel, small_wheel
 
 pytestmark = pytest.mark.long  # wheels and an environment
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def light(before: str = "", **hooks: str) -> str:
@@ -199,7 +198,7 @@ lr_policy = 0.01
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("wheels")
-    found = {"nacre": build_wheel(ROOT, folder)}
+    found = {"nacre": nacre_wheel(folder)}
     packages = {**PACKAGES, **{name: {"__init__.py": text} for name, (text, _) in BROKEN.items()}}
     for name, files in packages.items():
         found[name] = small_wheel(folder, name, {"__init__.py": "", **files}, metadata=METADATA.get(name, ""))

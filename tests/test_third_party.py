@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fresh import Environment, build_wheel
+from fresh import Environment, build_wheel, nacre_wheel
 
 pytestmark = pytest.mark.long  # wheels and an environment: `make wheels`, which .ci/run calls
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,11 +50,13 @@ def lay_out(folder: Path, files: dict[str, str]) -> Path:
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return the wheels of nacre, of all example plugins, and of one that cannot be imported."""
-    sources = {"nacre": ROOT, **{file.parent.name: file.parent for file in sorted(PLUGINS.glob("*/pyproject.toml"))}}
+    sources = {file.parent.name: file.parent for file in sorted(PLUGINS.glob("*/pyproject.toml"))}
     sources["nacre-broken"] = lay_out(tmp_path_factory.mktemp("broken"), BROKEN)
     folders = [tmp_path_factory.mktemp(name) for name in sources]
     with ThreadPoolExecutor(2) as pool:
-        return dict(zip(sources, pool.map(build_wheel, sources.values(), folders), strict=True))
+        nacre = pool.submit(nacre_wheel, tmp_path_factory.mktemp("nacre"))
+        built = dict(zip(sources, pool.map(build_wheel, sources.values(), folders), strict=True))
+        return {"nacre": nacre.result(), **built}
 
 
 @pytest.fixture(scope="module")
