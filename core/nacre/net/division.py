@@ -9,7 +9,6 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..discovery.registry import registry
-from ..discovery.settings import held_settings
 from ..engine.ops import Op
 from ..engine.parameters import Slot
 from ..engine.setup import set_up
@@ -138,7 +137,7 @@ def divide(
         "ranks": 1,
         "communicator": None,
     }
-    with ExitStack() as stack, held_settings():
+    with ExitStack() as stack:
         ops = set_up(replace(target, **alone), wiring, wanted, stack, trains=problem is None)
         at_work = {op.name: op for op in ops if op.neuron is None}
     made = [at_work[node.name] for node in wiring.nodes]

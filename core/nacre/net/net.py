@@ -107,6 +107,7 @@ class Net(NetAccess):
     """
 
     @how_to_call("Net(name, layers, backend=..., phase=..., seed=..., ...)")
+    @held_settings()
     def __init__(
         self,
         name: str,
@@ -190,8 +191,7 @@ class Net(NetAccess):
 
         with self.enough_memory(), ExitStack() as stack:  # a source may hold a file open when a later layer fails
             # wiring -> ops: the states of layers and neurons
-            with held_settings():
-                self.ops = set_up(self.target, self.wiring, wanted, stack, trains=self.trains)
+            self.ops = set_up(self.target, self.wiring, wanted, stack, trains=self.trains)
             refuse_across_records(self.ops, self.layers)
             keep = None if options.keep is None else {*read_outside, *results(self.wiring)}
             self.ops = join(self.ops, keep if self.division is None else None, stack)
