@@ -39,7 +39,7 @@ DRAWS_EXAMPLES = defines("strategy")
 
 EARLY = 10
 """Steps before memory is looked at."""
-FEW, MANY = 200, 1000
+FEW, MANY = 100, 1000
 """Steps after which it is looked at, and those over which it is measured where that is suspicious."""
 KEPT = 8
 """Bytes that may be in use besides for each step."""
