@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -161,7 +162,7 @@ class Checks:
         """Run each test on every backend, in each type and for every example, as far as it asks for them."""
         names, choices = metafunc.fixturenames, dict[str, list[tuple[Any, str]]]()
         if "backend" in names:
-            choices["backend"] = [(name, name) for name in self.backends()]
+            choices["backend"] = [(name, name) for name in _backends_of(type(self))]
         if "dtype" in names:
             choices["dtype"] = [(name, name) for name in self.dtypes]
         if "example" in names:
@@ -214,6 +215,12 @@ class Checks:
             index, types = list(asked).index("dtype"), len(asked["dtype"])
             places = [one for one in places if (sum(one) - 2 * one[index]) % types == 0]
         return [tuple(values[place] for values, place in zip(asked.values(), one, strict=True)) for one in places]
+
+
+@cache
+def _backends_of(suite: type[Checks]) -> tuple[str, ...]:
+    """Return the backends to test on: to ask them all takes long, and a suite has dozens of tests."""
+    return tuple(suite().backends())
 
 
 def _name(test: str) -> str:
