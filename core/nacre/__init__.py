@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from .fields.outputs import may_reach as may_reach
     from .fields.outputs import open_to_append as open_to_append
     from .fields.outputs import output_place as output_place
+    from .fields.outputs import own_output as own_output
     from .fields.outputs import replace_output as replace_output
     from .fields.outputs import uploading as uploading
     from .fields.tables import table_of as table_of
@@ -204,7 +205,7 @@ _PLACES = {
     "fields.configured": "Configured",
     "fields.inputs": "local_file",
     "fields.outputs": "check_replaceable claim_folder may_overwrite may_reach open_to_append output_place "
-    "replace_output uploading",
+    "own_output replace_output uploading",
     "fields.tables": "table_of type_name",
     "fields.types": "URL ClassCount Converted Names OutputFile OutputPath Pair Paths PerNet Shape Sizes Texts default "
     "spread whole wholes",

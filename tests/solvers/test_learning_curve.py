@@ -1,15 +1,18 @@
 """The learning curve: a picture where matplotlib is there, else a table."""
 
 import csv
+import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nacre import ConfigError, Solver
-from nacre_solvers import SGD, LearningCurve, ValidationPerformance
+from nacre import ConfigError, NacreError, Solver
+from nacre_solvers import SGD, LearningCurve, StatisticsStore, ValidationPerformance
 from nacre_solvers.learning_curve import ENDINGS, is_curve, picture, table
 from resuming import saved
 from toy_training import Reports, toy_net
@@ -119,6 +122,22 @@ def test_what_cannot_be_written_is_a_warning_after_the_training(tmp_path: Path) 
     assert reports["warning"][0]["message"].startswith(f"{path}: ")
     with pytest.warns(UserWarning, match="the learning curve cannot be written"):
         solver(LearningCurve(path=path), max_iter=3).solve(toy_net())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows locks no files in this way")
+@pytest.mark.parametrize(
+    "callback", [partial(LearningCurve, path="curve.png"), partial(StatisticsStore, path="statistics.json")]
+)
+def test_two_trainings_at_once_do_not_write_one_file(
+    callback: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with solver(callback(), max_iter=3).start(toy_net()) as first:
+        with pytest.raises(NacreError, match=f"^{callback().path}: another training writes to this file"):
+            solver(callback()).start(toy_net())
+        first.run()
+    solver(callback(), max_iter=3).solve(toy_net())
+    assert os.listdir() == [callback().path]
 
 
 def test_bad_fields() -> None:

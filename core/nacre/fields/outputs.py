@@ -3,7 +3,7 @@
 A net file may come from anybody. So a path in a field `OutputPath` of a net file must lie, links followed, in the
 working folder or in one that the user allows; and an existing file is replaced or appended to only if it carries the
 mark of the same writer, or if the user allows it. A path that the user gives, in Python or by `--set`, is free. Code
-that writes uses `output_place`, `replace_output`, `open_to_append` or `claim_folder`.
+that writes uses `output_place`, `own_output`, `replace_output`, `open_to_append` or `claim_folder`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 from ..errors import ConfigError, DataError, NacreError, name_in_messages
-from ..files.durable import atomic_write, hold, make_folder, os_errors
+from ..files.durable import OutputLock, atomic_write, hold, make_folder, os_errors
 from ..files.remote import file_name, is_at, is_there, is_url, shown, upload
 from .configured import Configured
 from .types import URL, Permission, Place
@@ -119,6 +119,14 @@ def check_replaceable(url: str) -> None:
     if _permission(url) is not None and not may_overwrite(url):
         message = f"{shown(url)}: it exists, and a net file may not replace what is at a URL"
         raise ConfigError(message, f"use another one, or allow it: --overwrite {shown(url)}")
+
+
+def own_output(place: str | Path, ours: Ours | None = None, error: type[NacreError] = NacreError) -> OutputLock:
+    """Let only one training write what `replace_output` replaces, until the lock that is returned is released.
+
+    Raises `error` if another training does, and as `output_place`.
+    """
+    return OutputLock(output_place(place, ours), error)
 
 
 def replace_output(place: str, data: bytes, ours: Ours, error: type[NacreError] = NacreError) -> None:

@@ -1,4 +1,4 @@
-"""Files that survive a kill and a power failure, and a lock by which one process owns a folder."""
+"""Files that survive a kill and a power failure, and locks by which one training owns a folder or a file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from ..errors import NacreError, SnapshotError
 
@@ -71,6 +72,39 @@ def hold(file: int, path: str | Path, error: type[NacreError] = NacreError) -> N
             raise error(f"{path}: another training writes to this file", remedy) from taken
         except OSError:
             pass  # a disk that knows no locks
+
+
+class OutputLock:
+    """A lock by which one training alone replaces a file; it lies beside that file, and is removed in the end.
+
+    Nothing is locked where that cannot be done: on Windows, on a disk without locks, where no file can be made.
+    """
+
+    def __init__(self, output: Path, error: type[NacreError] = NacreError) -> None:
+        """Take the lock. Raises `error` if another training has it, in this process or another."""
+        self.path = output.with_name(f".{output.name}.nacre-lock")
+        self._file: BinaryIO | None = None
+        while self._file is None and _can_flock:
+            try:
+                file = os.fdopen(
+                    _os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666), "rb"
+                )
+            except OSError:
+                return  # the output cannot be written either, which says why
+            try:
+                hold(file.fileno(), output, error)
+                self._file = file if os.fstat(file.fileno()).st_nlink else None  # else its owner removed it just now
+            finally:
+                if self._file is None:
+                    file.close()
+
+    def release(self) -> None:
+        """Let others write the file; calling it twice is harmless."""
+        if self._file is not None:
+            with suppress(OSError):
+                _os.unlink(self.path)  # before it is unlocked: afterwards it may be another training's
+            self._file.close()
+            self._file = None
 
 
 class NewFile:

@@ -19,7 +19,7 @@ from nacre import (
     Training,
     default,
     is_of_class,
-    output_place,
+    own_output,
     replace_output,
 )
 
@@ -54,6 +54,9 @@ class LearningCurve(Callback):
     A point of the training loss is the mean over a hundredth of the iterations; the rest comes from
     `ValidationPerformance`. If matplotlib is not installed, the same numbers are written as a table, with a warning.
     `training.info["curve"]` is the file's path.
+
+    Raises:
+        NacreError: another training draws this picture.
     """
 
     on_every_rank = False
@@ -77,7 +80,6 @@ class LearningCurveState(CallbackState):
 
     def __init__(self, callback: LearningCurve, training: Training) -> None:
         super().__init__(callback, training)
-        output_place(callback.path, is_curve)
         self.mean_loss = MeanLoss(training)
         self.to_draw = False
         n_iter = training.solver.n_iter
@@ -85,6 +87,7 @@ class LearningCurveState(CallbackState):
         self.iterations: list[int] = []
         self.losses: list[float] = []
         self.warned: set[str] = set()
+        self.lock = own_output(callback.path, is_curve)
 
     def begin(self) -> None:
         self.mean_loss.begin()
@@ -107,6 +110,9 @@ class LearningCurveState(CallbackState):
 
     def finish(self) -> None:
         self.draw()
+
+    def shutdown(self) -> None:
+        self.lock.release()
 
     def draw(self) -> None:
         """Write the picture, or the table; if that fails, only warn, because the training itself is all right."""

@@ -18,6 +18,7 @@ from nacre import (
     default,
     non_negative,
     output_place,
+    own_output,
     replace_output,
 )
 from nacre.files import finite, os_errors
@@ -34,7 +35,7 @@ class StatisticsStore(Callback):
     holds something else is an error, except with "overwrite". After Mocha.jl's coffee lounge, which merges by default.
 
     Raises:
-        NacreError: the file exists (`if_exists="refuse"`), holds something else, or cannot be written.
+        NacreError: the file exists (`if_exists="refuse"`), is not one of these, is in use, or cannot be written.
     """
 
     runs_last = True
@@ -59,6 +60,7 @@ class StatisticsStoreState(ListenerState):
     def __init__(self, callback: StatisticsStore, training: Training) -> None:
         super().__init__(callback, training)
         self.statistics: dict[str, dict[str, float]] = {}
+        self.lock = own_output(callback.path)
 
     def begin(self) -> None:
         path, if_exists = output_place(self.path, is_statistics), self.callback.if_exists
@@ -86,6 +88,9 @@ class StatisticsStoreState(ListenerState):
 
     def finish(self) -> None:
         self.attempt(self.write)
+
+    def shutdown(self) -> None:
+        self.lock.release()
 
 
 def read_statistics(path: str | Path) -> dict[str, dict[str, float]]:

@@ -6,12 +6,13 @@ import os
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from nacre import NacreError
-from nacre.files import atomic_write
-from nacre.files.durable import hold
+from nacre.files import atomic_write, durable
+from nacre.files.durable import OutputLock, hold
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows locks no files in this way")
 
@@ -72,3 +73,45 @@ def test_a_pipe_has_no_owner() -> None:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+def test_an_output_has_one_owner_and_its_lock_leaves_nothing_behind(tmp_path: Path) -> None:
+    output = tmp_path / "curve.png"
+    lock = OutputLock(output)
+    with pytest.raises(NacreError, match=r"curve\.png: another training writes to this file\n.*another name"):
+        OutputLock(output)
+    OutputLock(tmp_path / "other.png").release()
+    atomic_write(output, b"drawn")
+    lock.release()
+    lock.release()
+    OutputLock(output).release()
+    assert os.listdir(tmp_path) == ["curve.png"]
+
+
+def test_a_lock_that_its_owner_removes_at_this_moment_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, first = tmp_path / "x", OutputLock(tmp_path / "x")
+    opened: list[int] = []
+
+    def open_late(path: Path, flags: int, mode: int) -> int:
+        opened.append(os.open(path, flags, mode))
+        first.release()  # only now, when the second has opened the file of the first
+        return opened[-1]
+
+    monkeypatch.setattr(durable, "_os", SimpleNamespace(open=open_late, unlink=os.unlink))
+    second = OutputLock(output)
+    assert len(opened) == 2
+    with pytest.raises(NacreError, match="another training"):
+        OutputLock(output)
+    second.release()
+
+
+@pytest.mark.parametrize("kind", ["no folder", "link"])
+def test_where_no_lock_can_be_made_nothing_is_locked(kind: str, tmp_path: Path) -> None:
+    other, output = tmp_path / "other", tmp_path / ("no/x" if kind == "no folder" else "x")
+    if kind == "link":
+        other.write_bytes(b"other")
+        (tmp_path / ".x.nacre-lock").symlink_to(other)
+    OutputLock(output).release()
+    assert not other.exists() or other.read_bytes() == b"other"
