@@ -45,7 +45,8 @@ def test_the_table_and_the_classes() -> None:
 )
 def test_what_a_table_needs_is_said_with_its_store(text: str, options: str) -> None:
     Path("some.csv").write_text(text)
-    error = run("data", "show", "some.csv", code=2).err
+    done = run("data", "show", "some.csv", code=2)
+    error = done.err or done.out  # of a record that cannot be read the others may be shown
     names = ", ".join(f"{name} = ..." for name in re.findall(r"(\w+) =", options))
     assert error.endswith(f"\n  it is said by --store '{{type = \"CSV\", {names}}}'\n")
     store = f'{{type = "CSV", {options}}}'
@@ -174,3 +175,44 @@ def test_what_is_no_picture_is_told() -> None:
     error = run("data", "show", "train.h5", "--picture", "x.gif", code=2).err
     assert "--picture x.gif: the name must end in .png" in error
     assert not Path("x.png").exists()
+
+
+def test_pictures_that_cannot_be_read_are_named_and_the_others_shown() -> None:
+    for name, number in (("cat/a", 10), ("cat/b", 20), ("dog/c", 30), ("dog/d", 40)):
+        Path("pets", name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (3, 2 + number // 20), number).save(f"pets/{name}.png")
+    Path("pets/cat/a.png").write_bytes(b"")  # also the first one, which tells what the fields are
+    Path("pets/dog/d.png").write_text("a text")
+    done = run("data", "show", "pets", "--picture", "pets.png", code=2)
+    assert re.search(r"data +differs +uint8 +20 +30 ", done.out)
+    assert "wrote pets.png: the first 2 records\n" in done.out
+    assert re.search(r"cat/a\.png +this is not a picture .*dog/d\.png +this is not a picture ", done.out, re.DOTALL)
+    assert re.search(r"\n2 of 4 records cannot be read\n  write it again as PNG, or take it out.*\n$", done.out)
+    told = run("data", "show", "pets", "pets", "--json", code=2).json
+    assert (told["records"], told["read"]) == (8, 8)
+    assert [one["record"] for one in told["bad"]] == [0, 3, 4, 7]
+    assert told["bad"][3]["key"] == "pets: dog/d.png"
+    assert told["bad"][3]["reason"].startswith("this is not a picture")
+    assert [one["records"] for one in told["fields"]["label"]["classes"]] == [2, 2]
+    assert run("data", "show", "pets", "--limit", "1", "--json", code=2).json["bad"] == [
+        {"key": "cat/a.png", "reason": told["bad"][0]["reason"], "record": 0}
+    ]
+
+
+def test_records_without_numbers_are_shown_up_to_the_first_that_cannot_be_read() -> None:
+    run("data", "convert", "train.h5", "train.stream")
+    lines = Path("train.stream").read_text().splitlines()
+    lines[6] = "{"
+    Path("train.stream").write_text("\n".join(lines))
+    told = run("data", "show", "train.stream", "--json", code=2).json
+    assert (told["read"], [(one["record"], one["reason"]) for one in told["bad"]]) == (6, [(5, "this is not JSON")])
+    assert sum(one["records"] for one in told["fields"]["label"]["classes"]) == 5
+
+
+def test_of_many_bad_records_the_first_are_listed() -> None:
+    run("data", "convert", "train.h5", "train.lines")
+    head, *lines = Path("train.lines").read_text().splitlines()
+    Path("train.lines").write_text("\n".join([head, *lines[:10], *["{"] * 50]))
+    told = run("data", "show", "train.lines", code=2).out
+    assert told.count("this is not JSON") == 20
+    assert "\n50 of 60 records cannot be read; nacre data verify lists all\n" in told

@@ -18,6 +18,7 @@ from nacre import (
     ConfigError,
     DataError,
     Field,
+    NacreError,
     Reader,
     Writer,
     blocks,
@@ -71,6 +72,15 @@ class Sources:
                 message = f"{self.paths[0]}: --shape {shape} is for the field '{name}', {there}"
                 raise DataError(message, "leave --shape out")
         return reader
+
+    def remedy(self, error: Exception) -> str:
+        """Return what would do against an error, with the option of the command by which it is said."""
+        remedy = error.remedy if isinstance(error, NacreError) else ""
+        if not isinstance(error, NeedsFields):
+            return remedy
+        kind = type(store_of(self.paths[0], self.store)).__name__
+        needed = "".join(f", {name} = ..." for name in error.fields)
+        return f"{remedy}\n  it is said by --store '{{type = \"{kind}\"{needed}}}'"
 
 
 @dataclass(frozen=True)
@@ -163,9 +173,7 @@ def sources_options(command: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return command(sources=sources, **options)
         except NeedsFields as error:
-            kind = type(store_of(files[0], sources.store)).__name__
-            needed = "".join(f", {name} = ..." for name in error.fields)
-            error.remedy += f"\n  it is said by --store '{{type = \"{kind}\"{needed}}}'"
+            error.remedy = sources.remedy(error)
             raise
 
     return with_sources

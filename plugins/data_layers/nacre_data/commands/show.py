@@ -11,10 +11,11 @@ from typing import Any
 import click
 import numpy as np
 
-from nacre import Field, Reader, store_of, type_name
+from nacre import Field, Reader, as_named, store_of, type_name
 from nacre.cli import common, json_option, print_json, print_table
 
 from ..records import ONE_NUMBER
+from .bad import reason, tried
 from .options import (
     Sources,
     check_target,
@@ -24,12 +25,12 @@ from .options import (
     progress,
     shape_option,
     shape_text,
-    some_at_a_time,
     sources_options,
 )
 from .sheet import Sheet
 
 MOST_LISTED = 100  # classes, in a table
+MOST_BAD = 20  # records that cannot be read, in a table
 MOST_CLASSES = 1000  # different numbers of a field that are counted, if they have no names
 
 
@@ -43,25 +44,28 @@ MOST_CLASSES = 1000  # different numbers of a field that are counted, if they ha
 @common
 def command(
     sources: Sources, shape: str | None, limit: int | None, picture: Path | None, overwrite: bool, as_json: bool
-) -> None:
+) -> int:
     """Show the fields of the records, their statistics and classes.
 
-    Minimum, maximum, mean and standard deviation are of all numbers of a field that are finite.
+    Minimum, maximum, mean and standard deviation are of all numbers of a field that are finite. Records that cannot be
+    read are named, and the exit code is 2 if there are any.
     """
     if picture:
         check_target(picture, overwrite=overwrite)
     with sources.open(shape) as reader:
         sheet = Sheet(picture, reader.fields, str(sources.paths[0])) if picture else None
         found = {name: Statistics(field) for name, field in reader.fields.items()}
-        count = look(reader, found, sheet, limit)
+        bad: dict[int, Exception] = {}
+        count = look(reader, found, sheet, limit, bad)
         total = count if reader.count is None and limit is None else reader.count
+        unread = [_unread(sources, reader.key(number), number, error) for number, error in bad.items()]
     if sheet:
         sheet.write()
     stores = sorted({type_name(type(store_of(path, sources.store))) for path in sources.paths})
     if as_json:
         fields = {name: one.told() for name, one in found.items()}
-        print_json({"store": stores, "records": total, "read": count, "fields": fields})
-        return
+        print_json({"store": stores, "records": total, "read": count, "bad": unread, "fields": fields})
+        return 2 if bad else 0
     click.echo(f"{', '.join(stores)}: {'an unknown number of records' if total is None else count_text(total)}")
     if count != total:
         click.echo(f"the first {count_text(count)}:")
@@ -79,22 +83,42 @@ def command(
             print_table((name, "class", "records", "share"), rows, right=(0, 2, 3))
     if sheet:
         click.echo(f"\nwrote {picture}: the first {count_text(len(sheet.shown))}")
+    if bad:
+        click.echo()
+        print_table(("record", "reason"), [(one["key"], one["reason"]) for one in unread[:MOST_BAD]])
+        more = "; nacre data verify lists all" if len(bad) > MOST_BAD else ""
+        click.echo(f"\n{len(bad):,} of {count_text(count)} cannot be read{more}")
+        for remedy in {sources.remedy(error): True for error in bad.values()}:
+            click.echo(f"  {remedy}")
+    return 2 if bad else 0
 
 
-def look(reader: Reader, found: dict[str, Statistics], sheet: Sheet | None, limit: int | None) -> int:
-    """Read the records, at most `limit`; return how many were read."""
+def look(
+    reader: Reader, found: dict[str, Statistics], sheet: Sheet | None, limit: int | None, bad: dict[int, Exception]
+) -> int:
+    """Read the records, at most `limit`; return their number, with those that cannot be read: `bad`."""
     count = 0
     with progress(limit or reader.count) as show:
-        for first, rows in some_at_a_time(reader):
-            count = min(first + length(rows), limit or sys.maxsize)
-            for name, one in found.items():
-                one.add(rows[name][: count - first])
-            if sheet:
-                sheet.add(rows[sheet.name][: count - first])
+        for first, rows in tried(reader):
+            if isinstance(rows, Exception):
+                bad[first] = rows
+                count = first + 1
+            else:
+                count = min(first + length(rows), limit or sys.maxsize)
+                for name, one in found.items():
+                    one.add(rows[name][: count - first])
+                if sheet:
+                    sheet.add(rows[sheet.name][: count - first])
             show(count)
             if count == limit:
                 break
     return count
+
+
+def _unread(sources: Sources, key: str, number: int, error: Exception) -> dict[str, Any]:
+    """Return what is told of a record that cannot be read; of several files its key has the file."""
+    where = as_named(str(sources.paths[0])) if len(sources.paths) == 1 else ""
+    return {"key": key, "reason": reason(error, where, key), "record": number}
 
 
 class Statistics:
