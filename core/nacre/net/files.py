@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from math import prod
 from pathlib import Path
@@ -16,7 +16,7 @@ from ..discovery.blame import answered, blaming
 from ..errors import DataError, NacreError, as_named, nearest
 from ..protocols.data_store import BLOCK, Field, Reader, empty_rows, located
 from ..protocols.layer import Layer
-from .columns import check_columns, check_own_column
+from .columns import Columns, as_table, check_columns, check_own_column, columns_in, columns_of
 from .records import open_records
 
 OPEN_FILES = 64  # at a time: a process may have only some hundreds
@@ -114,7 +114,6 @@ class FileRecords:
         self.broken: dict[int, DataError] = {}
         self.by_size: dict[Path, str] = {}
         self.columns = tuple(self.needed.columns)
-        self.picked: dict[Path, list[int]] = {}
         try:
             self.shape, self.count = self._look_into_all()
         except BaseException:
@@ -136,11 +135,11 @@ class FileRecords:
                     raise self.broken[0] from None
                 count = None if count is None else count + 1
                 continue
-            field = self._field(path, reader, name)
+            field = reader.fields[name]
             first = "in training" if self.needed.columns else f"in {self.paths[0]}"
             check_own_column(str(path), self.stored_as, field.columns, self.columns, first)
             check_columns(f"{path}: '{self.blob}'", field.columns, self.columns, first)
-            self.columns = self.columns or field.columns
+            self.columns = self.columns or columns_of(reader.fields, name)
             shapes[path] = self._shape(path, reader, field)
             self.named |= reader.named
             self.classes += [one for one in reader.fields[name].classes if one not in self.classes]
@@ -158,13 +157,45 @@ class FileRecords:
         if not (options.get("store") and options["store"].fits(path)):
             options = {name: value for name, value in options.items() if name != "store"}
         shape, name, fields = self.needed.shape, self.stored_as, [*self.needed.fields] or [self.stored_as]
+        columns: Sequence[str] = ()
         if self.layer is not None and not self.layer.reads_files and shape is not None:
-            name, fields = self._found_in(path, shape)
+            name, fields, columns = self._found_in(path, shape)
         shapes = {name: shape} if shape else {}
-        return open_records([path], fields, shapes=shapes, pins=self.pins, **options), name
+        try:
+            reader = open_records([path], fields, shapes=shapes, pins=self.pins, **options)
+        except DataError:
+            if not self._are_loose(path):
+                raise
+            columns, reader = self.columns, open_records([path], pins=self.pins)
+        if not columns:
+            return reader, name
+        try:
+            return Columns(reader, str(path), name, columns), name
+        except BaseException:
+            reader.close()
+            raise
 
-    def _found_in(self, path: Path, shape: tuple[int, ...]) -> tuple[str, list[str]]:
-        """Return the field with records for a blob that was not read from files, and the fields to want; [] is all.
+    def _are_loose(self, path: Path) -> bool:
+        """Return whether the columns that training had are fields of one number each, in a file of another format.
+
+        Raises:
+            DataError: some are, but not all.
+        """
+        if not self.columns:
+            return False
+        try:
+            with open_records([path], codec=None, pins=self.pins) as reader:
+                table = columns_in(reader.fields)
+        except DataError:
+            return False
+        if self.stored_as in reader.fields or table.keys().isdisjoint(self.columns):
+            return False
+        self._refuse_others(path, [*table])
+        return True
+
+    def _found_in(self, path: Path, shape: tuple[int, ...]) -> tuple[str, list[str], Sequence[str]]:
+        """Return the field with records for a blob that was not read from files, the fields to want, [] for all, and
+        the columns that make up the field, if it is not in the file itself.
 
         It is the one with the columns that training had; else that of the blob's name, or the column of this name; else
         the only one of its size. The columns of other blobs do not count. A table whose columns of texts are fields of
@@ -177,15 +208,16 @@ class FileRecords:
             with open_records([path], codec=None, pins=self.pins) as reader:
                 fields = reader.fields
         except DataError:  # perhaps about labels, which are not wanted
-            return self.stored_as, [self.stored_as]
+            return self.stored_as, [self.stored_as], ()
         if len(self.columns) == 1 and self.columns[0] in fields:
-            return self.columns[0], []
+            return self.columns[0], [], ()
         own = () if self.stored_as in fields else (self.stored_as,)
         for columns in filter(None, (self.columns, own)):
-            for name, field in fields.items():
-                if {*columns} <= {*field.columns}:
-                    return self._pick(path, name, field, columns), []
+            if {*columns} <= columns_in(fields).keys():
+                return self.stored_as, [], columns
         size, others = prod(shape), self.needed.others
+        every = as_table(fields, {self.stored_as}).values()
+        fields = as_table(fields, {self.stored_as, *others})
         rest = {name: [one for one in field.columns if one not in others] for name, field in fields.items()}
         fitting = [
             name
@@ -198,12 +230,11 @@ class FileRecords:
             if name != self.stored_as:
                 self._refuse_others(path, rest[name])
                 self.by_size[path] = name
-            if len(rest[name]) == size < len(fields[name].columns):
-                self._pick(path, name, fields[name], rest[name])
-            return name, []
+            cut = len(rest[name]) == size and (name not in reader.fields or size < len(fields[name].columns))
+            return (self.stored_as, [], rest[name]) if cut else (name, [], ())
         if len(fields) == 1 and not others:
-            return next(iter(fields)), []  # of another size, perhaps one that the source cuts
-        if names := [one for field in fields.values() for one in field.columns]:
+            return next(iter(fields)), [], ()  # of another size, perhaps one that the source cuts
+        if names := [one for field in every for one in field.columns]:
             self._refuse_others(path, [*names, *fields])
         known = " and ".join(f"'{name}' of shape {field.shape}" for name, field in fields.items())
         message = f"{path}: it is not clear what in it is '{self.blob}', an Input of shape {shape}: it has {known}"
@@ -219,18 +250,6 @@ class FileRecords:
             raise DataError(
                 f"{path}: '{self.blob}' has no column {missing[0]!r}{near}, but training had one", "add this column"
             )
-
-    def _pick(self, path: Path, name: str, field: Field, columns: Sequence[str]) -> str:
-        """Let these columns of a field be the records; return its name."""
-        self.picked[path] = [field.columns.index(one) for one in columns]
-        return name
-
-    def _field(self, path: Path, reader: Reader, name: str) -> Field:
-        """Return the field of an open file, of the columns that were picked."""
-        field, picked = reader.fields[name], self.picked.get(path)
-        if picked is None:
-            return field
-        return replace(field, shape=(len(picked),), columns=tuple(field.columns[place] for place in picked))
 
     def _columns(self, shape: tuple[int, ...]) -> str:
         """Return the columns in which a table has records of this shape."""
@@ -279,13 +298,8 @@ class FileRecords:
             with reader:
                 numbers = [self.classes.index(one) for one in reader.fields[name].classes]
                 where = as_named(str(path)) if len(self.paths) > 1 else ""
-                picked = self.picked.get(path)
                 for number, found in enumerate(_each(reader, name)):
-                    value = (
-                        found
-                        if isinstance(found, DataError)
-                        else self._numbered(found if picked is None else found[picked], numbers, path)
-                    )
+                    value = found if isinstance(found, DataError) else self._numbered(found, numbers, path)
                     if isinstance(value, DataError) and self.count == 1:
                         raise value
                     key = located(where, reader.key(number)) if reader.named else str(count)

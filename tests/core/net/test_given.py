@@ -128,6 +128,21 @@ def test_columns_of_a_table_in_another_order_are_refused(tmp_path: Path) -> None
             net.predict(path)
 
 
+def test_lines_of_json_have_the_columns_of_a_table_that_a_source_read(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("length,width,kind\n1,10,a\n2,20,b\n3,30,a\n")
+    x, label = CSVDataLayer(source=str(tmp_path / "train.csv"), label="kind", batch_size=3)()
+    path = tmp_path / "some.jsonl"
+    with Net("sizes", [L.SoftmaxLoss()(L.InnerProduct(output_dim=2)(x), label)], backend="numpy") as net:
+        path.write_text('{"width": 10, "note": "-", "length": 1}\n{"width": 20, "note": "-", "length": 2.5}\n')
+        np.testing.assert_array_equal(net.predict(path), net.predict([[1, 10], [2.5, 20]]))
+        path.write_text('{"width": 10, "long": 1}\n')
+        with pytest.raises(DataError, match=r"some\.jsonl: 'data' has no column 'length'.*, but training had one"):
+            net.predict(path)
+        path.write_text('{"other": 10}\n')
+        with pytest.raises(DataError, match=r"some\.jsonl: line 1 has no field 'data'"):
+            net.predict(path)
+
+
 # Through codecs
 
 

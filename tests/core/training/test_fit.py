@@ -1,5 +1,6 @@
 """Arrays in, answers out: `net.fit`, `evaluate`, `predict(classes=True)` and `reset`."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,51 @@ def test_a_file_has_the_columns_of_the_frame_that_was_learned(tmp_path: Path) ->
     unlike = file_of(tmp_path / "unlike.csv", in_columns("abcde", g=X[:, 5]))
     with pytest.raises(DataError, match=r"unlike\.csv: 'x' has no column 'f'.*, but training had one"):
         net.predict(unlike)
+
+
+def lines_of(path: Path, columns: dict[str, Any]) -> str:
+    rows = zip(*(np.asarray(one).tolist() for one in columns.values()), strict=True)
+    path.write_text("".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.mark.parametrize("write", [file_of, lines_of])
+def test_lines_of_json_have_the_columns_of_a_table(write: Any, tmp_path: Path) -> None:
+    ending = "csv" if write is file_of else "jsonl"
+    path = write(tmp_path / f"train.{ending}", in_columns("abcdef", kind=NAMES[Y]))
+    net, same = net_of(label=Input(name="y", dtype="int64")), net_of(label=Input(name="y", dtype="int64"))
+    net.fit(path, epochs=2, quiet=True)
+    same.fit(X, NAMES[Y], epochs=2, quiet=True)
+    assert weights(net) == weights(same)
+    assert net.fitted == {"x": {"columns": [*"abcdef"]}, "y": {"columns": ["kind"], "classes": [*NAMES]}}
+    other = lines_of(tmp_path / "other.jsonl", {"kind": NAMES[Y], "size": Y} | in_columns("fedcba"))
+    wanted = pytest.approx(net.evaluate(X, NAMES[Y]))
+    assert net.evaluate(other) == wanted and net.evaluate([path, other]) == wanted
+    np.testing.assert_array_equal(net.predict(other), net.predict(X))
+    net.fit(other, epochs=1, quiet=True)
+    unlike = lines_of(tmp_path / "unlike.jsonl", in_columns("abcde", kind=NAMES[Y]))
+    with pytest.raises(DataError, match=r"unlike\.jsonl: 'x' has no column 'f', but training had one\n  add this"):
+        net.predict(unlike)
+    bare = lines_of(tmp_path / "bare.jsonl", in_columns("abcdef"))
+    with pytest.raises(DataError, match=r"bare\.jsonl: 'y' has no column 'kind', but training had one\n  add this"):
+        net.evaluate(bare)
+    np.testing.assert_array_equal(net.predict(bare), net.predict(X))
+    texts = lines_of(tmp_path / "texts.jsonl", in_columns("abcde", f=NAMES[Y]))
+    with pytest.raises(DataError, match=r"texts\.jsonl: column 'f' holds texts, such as 'cat', but must hold numbers"):
+        net.predict(texts)
+
+
+def test_a_number_of_its_own_is_no_column_of_the_data(tmp_path: Path) -> None:
+    path = lines_of(tmp_path / "train.jsonl", in_columns("abc", price=3 * X[:, 0]) | in_columns("def"))
+    guess, y = L.InnerProduct(output_dim=1, name="guess")(Input(6, name="x")), Input(1, name="price")
+    net = Net("prices", [L.SquareLoss(name="loss")(guess, y)], backend="numpy", dtype="float64")
+    net.fit(path, epochs=1, quiet=True)
+    assert net.fitted["x"] == {"columns": [*"abcdef"]}
+    assert net.evaluate(path) == pytest.approx(net.evaluate(X, 3 * X[:, 0]))
+    few = lines_of(tmp_path / "few.jsonl", in_columns("ab", price=3 * X[:, 0]))
+    net = Net("prices", [L.SquareLoss(name="loss")(guess, y)], backend="numpy", dtype="float64")
+    with pytest.raises(DataError, match=r"not clear what in it is 'x', .* it has 'a', 'b' of shape \(2,\) and 'price'"):
+        net.fit(few, quiet=True)
 
 
 def test_pictures_in_folders_are_learned(tmp_path: Path) -> None:
