@@ -86,6 +86,7 @@ def test_a_log_of_two_trainings_gives_the_last_one(runs: Path) -> None:
             "a,b\n1,2\n",
             "other.csv: this is not the log, the statistics or the learning curve of a training",
         ),
+        ("net.toml", "name = 'net'", "net.toml: a net file has no curves\n  plot the folder of its snapshots, such as"),
         ("bad.csv", "iteration,training loss\nx,1\n", "bad.csv: this is not the table of a learning curve"),
         ("test.h5", None, "test.h5"),
     ],

@@ -33,7 +33,10 @@ def plugins_of(names: Sequence[str] = ()) -> list[Plugin]:
             found += [one for one in installed if one.provenance.distribution == normalised(name)]
         else:
             message = f"no plugin '{name}' is installed{nearest(normalised(name), known)}"
-            raise RegistryError(message, f"installed: {', '.join(known)}; the name of a file ends in .py")
+            remedy = f"installed: {', '.join(known)}; the name of a file ends in .py"
+            if name.endswith(".toml"):
+                remedy = f"nacre check is for plugins; nacre summary {name} makes a net, and says what is wrong with it"
+            raise RegistryError(message, remedy)
     return found
 
 

@@ -117,8 +117,9 @@ class Inputs:
         read = {
             name: _read(name, array, self.layers[name], is_label=name in self.labels) for name, array in arrays.items()
         }
-        for name, (_, names) in read.items():
+        for name, (array, names) in read.items():
             self._refuse_names(name, names)
+            self._refuse_sides(name, array)
         counts = {name: len(array) for name, (array, _) in read.items()}
         if len(set(counts.values())) > 1:
             lengths = ", ".join(f"'{name}' {count}" for name, count in counts.items())
@@ -162,6 +163,17 @@ class Inputs:
             raise DataError(
                 f"'{name}' has {len(names)} classes, {listed(names)}, but '{pairs[0]}' tells two apart",
                 f"use L.SoftmaxLoss()(scores, label), with output_dim={len(names)} in the layer of the scores",
+            )
+
+    def _refuse_sides(self, name: str, array: np.ndarray) -> None:
+        """Raise DataError for a target of a loss that tells two classes apart, if it is neither, nor between them."""
+        pairs = [node.name for node in self.nodes if node.layer.boundary is not None and node.bottoms[1] == name]
+        if pairs and not self.layers[name].changes(name) and (outside := (array < 0) | (array > 1)).any():
+            record = int(outside.reshape(len(outside), -1).any(axis=1).argmax())
+            raise DataError(
+                f"'{name}': record {record} is {array[record][outside[record]].flat[0]:g}, but '{pairs[0]}' tells two "
+                "classes apart, 0 and 1",
+                "write 0 and 1, such as (y > 0); more classes are told apart by L.SoftmaxLoss()(scores, label)",
             )
 
     def _by_name(self, what: str, given: Any, names: Sequence[str]) -> dict[str, Any]:

@@ -112,6 +112,7 @@ class FileRecords:
         self.reading = dict(reading_of(layer)) if layer else {}
         self.opened: dict[int, tuple[Reader, str]] = {}
         self.broken: dict[int, DataError] = {}
+        self.problems: dict[Path, DataError] = {}
         self.by_size: dict[Path, str] = {}
         self.columns = tuple(self.needed.columns)
         try:
@@ -163,9 +164,9 @@ class FileRecords:
         shapes = {name: shape} if shape else {}
         try:
             reader = open_records([path], fields, shapes=shapes, pins=self.pins, **options)
-        except DataError:
+        except DataError as error:
             if not self._are_loose(path):
-                raise
+                raise self.problems.get(path, error) from None
             columns, reader = self.columns, open_records([path], pins=self.pins)
         if not columns:
             return reader, name
@@ -207,7 +208,8 @@ class FileRecords:
         try:
             with open_records([path], codec=None, pins=self.pins) as reader:
                 fields = reader.fields
-        except DataError:  # perhaps about labels, which are not wanted
+        except DataError as error:  # perhaps about labels, which are not wanted
+            self.problems[path] = error
             return self.stored_as, [self.stored_as], ()
         if len(self.columns) == 1 and self.columns[0] in fields:
             return self.columns[0], [], ()
@@ -236,7 +238,9 @@ class FileRecords:
             return next(iter(fields)), [], ()  # of another size, perhaps one that the source cuts
         if names := [one for field in every for one in field.columns]:
             self._refuse_others(path, [*names, *fields])
-        known = " and ".join(f"'{name}' of shape {field.shape}" for name, field in fields.items())
+        known = " and ".join(
+            f"'{name}' {'of texts' if field.classes else f'of shape {field.shape}'}" for name, field in fields.items()
+        )
         message = f"{path}: it is not clear what in it is '{self.blob}', an Input of shape {shape}: it has {known}"
         remedy = f"name it as the Input is: {self._columns(shape)} of a table, or a dataset {self.blob} of an .h5 file"
         if size == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DataError, brief, nearest
 
@@ -71,15 +71,24 @@ def array_of(name: str, given: Any, known: Sequence[str] = ()) -> np.ndarray:
     try:
         columns = [_numbers(name, np.asarray(given[one]), one) for one in names if len(names) > 1]
         array = np.asarray(given)
+        if array.dtype.kind in "US" and isinstance(cast("object", given), list | tuple):
+            objects = np.asarray(given, object)
+            if not all(isinstance(one, str | bytes) for one in objects.reshape(-1).tolist()):
+                array = objects  # as texts, what is missing would be the class "nan"
         if array.ndim:
             array = np.stack(columns, 1) if columns and array.dtype.kind in OBJECTS else _numbers(name, array)
     except (OverflowError, RuntimeError, TypeError, ValueError) as error:
-        message = f"'{name}': this {type(given).__name__} cannot be made an array of numbers: {error}"
-        raise DataError(message, "give an array, a list of numbers, or a table of numbers") from error
+        message = f"'{name}': this {type(given).__name__} cannot be made an array of numbers"
+        if hasattr(given, "collect"):  # a LazyFrame of polars
+            raise DataError(f"{message} yet", "compute it first: x.collect()") from error
+        raise DataError(f"{message}: {error}", "give an array, a list of numbers, or a table of numbers") from error
     if not array.ndim:
         message = f"'{name}' is {brief(given)}, but must be an array (records, ...)"
         if isinstance(given, str | os.PathLike):
-            raise DataError(message, "give a file alone, without y, if it has the labels; or read it into an array")
+            raise DataError(
+                message,
+                "give a file alone, without y, if it has the labels; or read it into an array; a column is table[name]",
+            )
         if hasattr(given, "toarray"):
             message = f"'{name}' is a {type(given).__name__}, but must be an array (records, ...)"
             raise DataError(message, "a sparse matrix is made full by x.toarray()")
@@ -130,7 +139,9 @@ def _numbers(name: str, array: np.ndarray, column: str = "") -> np.ndarray:
     record = place // (array.size // len(array))
     needed = "the others are texts" if texts else "numbers are needed"
     remedy = "fill what is missing, or leave such records out"
-    if isinstance(found, str | bytes):
+    if isinstance(cast("object", found), Mapping) and not column:
+        remedy = "make a table of them, such as pandas.DataFrame(x)"
+    elif isinstance(found, str | bytes):
         remedy = "make numbers of texts, such as a column for each (one-hot), as pandas.get_dummies(x) does"
     elif found is not None and _is_number(found) and found == found:
         remedy = "write all of them as texts"

@@ -35,6 +35,10 @@ def read_run(path: Path) -> Points:
     """
     if not path.exists():
         raise DataError(f"{path}: no such file or folder", where_it_is(path))
+    if path.suffix == ".toml":
+        raise DataError(
+            f"{path}: a net file has no curves", "plot the folder of its snapshots, such as snapshots/pets, or its log"
+        )
     if path.is_dir() or path.suffix not in (".json", ".jsonl", ".csv"):
         found = _of_snapshot(load_snapshot(path))
     else:

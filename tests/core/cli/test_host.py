@@ -215,6 +215,7 @@ def test_check_names_all_that_is_wrong_with_a_plugin(install: Install) -> None:
     assert run("check", "Sound").code == 0
     assert "imports h5py, numpy" in run("check", "heavy", "sound", code=1).out
     assert "no plugin 'sond' is installed (did you mean 'sound'?)" in run("check", "sond", code=2).err
+    assert "nacre summary net.toml makes a net" in run("check", "net.toml", code=2).err
 
 
 def test_check_takes_files() -> None:

@@ -162,7 +162,8 @@ A_TABLE = {name: X[:4, number] for number, name in enumerate("abcde")}
         (Table(**A_TABLE, f=[1, 2, {}, 3]), 0, r"'x': column 'f': record 2 is {}, but numbers are needed\n  fill what"),
         (Table(**A_TABLE, f=np.zeros(4, "M8[D]")), 0, r"'x': column 'f' holds times \(datetime64\[D\]\), but numbers"),
         (np.zeros((4, 6), "m8[s]"), 0, r"'x' holds times \(timedelta64\[s\]\), but numbers are needed"),
-        ([*X[:3].tolist(), [1, 2, 3, 4, "x", 6]], 0, "'x' holds texts, but an Input of shape"),
+        ([*X[:3].tolist(), [1, 2, 3, 4, "x", 6]], 0, "'x': record 3 is 'x', but numbers are needed"),
+        (X[:4].astype(str).tolist(), 0, "'x' holds texts, but an Input of shape"),
         (Table(**A_TABLE, f=[1, None, 2, 3]), 0, "'x': record 1 has a number that is not finite"),
         (
             X[:4],
@@ -182,6 +183,21 @@ def test_a_frame_with_one_column_of_texts_has_classes() -> None:
     net = net_of()
     net.fit(X, Table(kind=NAMES[Y]), epochs=1, quiet=True)
     assert net.classes["label"] == tuple(NAMES)
+
+
+def test_a_lazy_frame_has_to_be_computed() -> None:
+    class Lazy:
+        """A frame of polars that is not computed yet."""
+
+        columns = ("a", "b")
+
+        def __getitem__(self, name: str) -> Any:
+            raise TypeError("LazyFrame is not subscriptable")
+
+        def collect(self) -> None: ...
+
+    with pytest.raises(DataError, match=r"'x': this Lazy cannot be made an array of numbers yet\n  .*x\.collect\(\)"):
+        net_of().fit(Lazy(), Y, quiet=True)
 
 
 # Files
@@ -304,6 +320,26 @@ def test_a_number_of_its_own_is_no_column_of_the_data(tmp_path: Path) -> None:
     net = Net("prices", [L.SquareLoss(name="loss")(guess, y)], backend="numpy", dtype="float64")
     with pytest.raises(DataError, match=r"not clear what in it is 'x', .* it has 'a', 'b' of shape \(2,\) and 'price'"):
         net.fit(few, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("last", "says"),
+    [("7,8,", r"line 4: column 'kind' has no value"), ("7,8", r"line 4 has 2 cells, but the first line has 3")],
+)
+def test_what_is_wrong_with_a_table_is_said_not_what_follows(last: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text(f"length,width,kind\n1,2,a\n3,4,b\n{last}\n")
+    x, y = Input(2, name="x"), Input(name="y", dtype="int64")
+    net = Net("n", [L.SoftmaxLoss(name="loss")(L.InnerProduct(output_dim=2, name="s")(x), y)], backend="numpy")
+    with pytest.raises(DataError, match=says):
+        net.fit(str(tmp_path / "train.csv"), quiet=True)
+
+
+def test_columns_of_texts_are_called_so(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("day,length,kind\n1 May,2,a\n2 May,4,b\n")
+    x, y = Input(1, name="x"), Input(name="y", dtype="int64")
+    net = Net("n", [L.SoftmaxLoss(name="loss")(L.InnerProduct(output_dim=2, name="s")(x), y)], backend="numpy")
+    with pytest.raises(DataError, match=r"'y', .* it has 'data' of shape .* and 'day' of texts and 'kind' of texts"):
+        net.fit(str(tmp_path / "train.csv"), quiet=True)
 
 
 def test_pictures_in_folders_are_learned(tmp_path: Path) -> None:
