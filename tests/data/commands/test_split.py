@@ -141,3 +141,15 @@ def test_parts_of_a_table_are_tables_of_its_kind() -> None:
         assert net.classes["label"] == ("x", "y")
     run("data", "split", "all.csv", *parts, "--store", store, "--to-store", "CSV", "--overwrite")
     assert Path("one.csv").read_text().startswith("Nr,Art,a,b\n")
+
+
+def test_a_part_without_records_of_a_class_is_warned_of() -> None:
+    Path("some.csv").write_text("x,kind\n1,a\n2,a\n3,b\n4,b\n5,c\n6,d\n7,a\n8,b\n")
+    done = run("data", "split", "some.csv", "--part", "train.csv=0.5", "--part", "test.csv=0.5")
+    assert [line for line in done.err.splitlines() if line.startswith("warning: ")] == [
+        "warning: train.csv: it has no record of class 'd': there are too few for every part",
+        "warning: test.csv: it has no record of class 'c': there are too few for every part",
+    ]
+    done = run("data", "split", "some.csv", "--part", "train.csv=0.1", "--part", "test.csv=0.9", "--overwrite")
+    assert "train.csv: it has no record of 3 classes, such as " in done.err
+    assert run("data", "split", "some.h5", "--part", "a.h5=0.5", "--part", "b.h5=0.5").err == ""

@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from nacre import ConfigError, DataError, Reader, Writer
-from nacre.cli import common, json_option, print_json
+from nacre.cli import common, json_option, print_json, warn
 
 from ..records import ONE_NUMBER, ArrayRecords, check_one_number
 from ..split import part_of, split_complaints
@@ -61,13 +61,19 @@ def command(
     written = [targets.of_part(file, sources) for file in files]
     packed = all(one.copies(file, sources) for one, file in zip(written, files, strict=True))
     with sources.open(shape, packed=packed) as reader, ExitStack() as stack:
-        numbers = numbers_of(str(sources.paths[0]), reader, label or _label(reader), split)
+        label = label or _label(reader)
+        numbers = numbers_of(str(sources.paths[0]), reader, label, split)
+        absent = _absent(reader, label, numbers)
         paths = [stack.enter_context(targets.place(file)) for file in files]
         writers = [
             stack.enter_context(one.create(path, reader.fields, sources))
             for one, path in zip(written, paths, strict=True)
         ]
         distribute(reader, numbers, writers)
+    for file, classes in zip(files, absent, strict=True):
+        if classes:
+            several = f"{len(classes)} classes, such as {classes[0]!r}" if len(classes) > 1 else f"class {classes[0]!r}"
+            warn(f"{file}: it has no record of {several}: there are too few for every part")
     sizes = {file: len(part) for file, part in zip(files, numbers, strict=True)}
     if as_json:
         print_json({"seed": seed, "parts": sizes})
@@ -118,6 +124,16 @@ def numbers_of(where: str, reader: Reader, label: str, split: Mapping[str, Any])
         raise DataError(f"{where}: there are no records")
     records = ArrayRecords(where, ["record"], [np.arange(count)], columns)
     return [part_of(where, records, label, {**split, "part": part}).numbers for part in split["fractions"]]
+
+
+def _absent(reader: Reader, label: str, numbers: Sequence[np.ndarray]) -> list[list[str]]:
+    """Return the names of the classes of which each part has no record, although there are some."""
+    names = reader.fields[label].classes if label in reader.fields else ()
+    if not names:
+        return [[] for _ in numbers]
+    values = _column(reader, label).reshape(-1)
+    known = {*values.tolist()}
+    return [[names[one] for one in sorted(known - {*values[part].tolist()})] for part in numbers]
 
 
 def _column(reader: Reader, name: str) -> np.ndarray:
