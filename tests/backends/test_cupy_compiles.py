@@ -30,7 +30,7 @@ def narrow(file: str) -> list[str]:
     kinds = [
         one
         for one in EXPRESSIONS[file]
-        if re.search("float" if file in ("dot", "random", "recurrent", "update") else "bf16", one)
+        if re.search("float" if file in ("dot", "random", "recurrent", "update") else r"bf16|^\w+$", one)
     ]
     some = {"elementwise": "ReLU|Identity|, GELU|Tanh", "chain": "Two"}.get(file, "")
     return [one for one in kinds if re.search(some, one)]

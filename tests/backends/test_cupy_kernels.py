@@ -19,12 +19,14 @@ from nacre_cupy import KERNELS
 from nacre_cupy.kernels.batch_norm import BatchNormKernel
 from nacre_cupy.kernels.dropout import DropoutKernel
 from nacre_cupy.kernels.elementwise import ElementWiseKernel
+from nacre_cupy.kernels.embedding import EmbeddingKernel
 from nacre_cupy.kernels.loss import SoftmaxLossKernel
 from nacre_cupy.kernels.lrn import LRNKernel
 from nacre_cupy.kernels.pooling import ChannelPoolingKernel, PoolingKernel
 from nacre_cupy.kernels.recurrent import GRUKernel, LSTMKernel, RNNKernel
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
+from nacre_layers.linear.embedding import EmbeddingLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.normalisation.lrn import LRNLayer
@@ -131,6 +133,18 @@ class TestElementWiseKernel(OnCupy):
         yield Example({"operation": "Maximum", "neuron": "ReLU"}, [(3, 4)] * 3, tops=1, label="Maximum, ReLU")
 
 
+class TestEmbeddingKernel(OnCupy):
+    layer = EmbeddingLayer
+    kernel = EmbeddingKernel
+
+    def examples(self):
+        numbers = np.random.default_rng(0).integers(0, 5, (4, 3, 2))
+        yield Example({"input_dim": 5, "output_dim": 4}, [numbers[..., 0]])
+        yield Example({"input_dim": 5, "output_dim": 3, "bias": False}, [numbers.astype("float64")], label="images")
+        yield Example({"input_dim": 5, "output_dim": 3}, [numbers, numbers[:, 0]], label="two bottoms")
+        yield Example({"input_dim": 5, "output_dim": 3}, [numbers > 2], label="declined")
+
+
 class TestSoftmaxLossKernel(OnCupy):
     layer = SoftmaxLossLayer
     kernel = SoftmaxLossKernel
@@ -201,6 +215,7 @@ SUITES = [
     TestBatchNormKernel,
     TestDropoutKernel,
     TestElementWiseKernel,
+    TestEmbeddingKernel,
     TestSoftmaxLossKernel,
 ]
 

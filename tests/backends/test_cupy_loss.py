@@ -10,7 +10,8 @@ import pytest
 from cuda_bench import KernelSide, check
 from cuda_on_host import ShimBackend, missing
 from nacre import DataError, Own
-from nacre_cupy.kernels.loss import NUMBERS, SoftmaxLossKernel
+from nacre_cupy.kernels.launch import NUMBERS
+from nacre_cupy.kernels.loss import SoftmaxLossKernel
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 
 if reason := missing():

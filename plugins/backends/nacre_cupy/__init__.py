@@ -24,6 +24,7 @@ IN_CUDA = {
         *("neuron/ReLU", "neuron/SELU", "neuron/STanh", "neuron/Sigmoid", "neuron/SiLU", "neuron/Softplus"),
         "neuron/Tanh",
     ],
+    "embedding:EmbeddingKernel": ["Embedding"],
     "functions:ActivationKernel": ["Activation"],
     "functions:FunctionKernel": ["AbsVal", "Clip", "Exp", "Log", "Power"],
     "loss:SoftmaxLossKernel": ["SoftmaxLoss"],

@@ -65,6 +65,15 @@ def test_the_gradient_of_a_repeated_word_adds_up():
     np.testing.assert_allclose(gradients["bias"], dy.sum((0, 1)), rtol=1e-12)
 
 
+def test_a_gradient_that_is_not_finite_reaches_its_own_word_only():
+    example = Example({"input_dim": 4, "output_dim": 2, "bias": False}, [np.array([[3, 0, 3], [1, 3, 0]])])
+    trial = Trial(TestEmbedding().make, example, backend="numpy", dtype="float64")
+    trial.forward()
+    trial.net.node_ops["probe"].state.weights[0][0, 2, 1] = np.nan  # of word 3
+    wrong = np.isnan(trial.gradients()["weight"])
+    np.testing.assert_array_equal(np.argwhere(wrong), [[3, 1]])
+
+
 def net_of(**fields):
     layers = [
         InputLayer(tops="x", shape=2, batch_size=3),

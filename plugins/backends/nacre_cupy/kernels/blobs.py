@@ -8,7 +8,7 @@ from nacre import Array
 
 from .launch import LANES, THREADS, launch
 
-KINDS = {"float32": "float", "uint16": "bf16"}
+KINDS = {"float32": "float", "float64": "double", "uint16": "bf16"}
 """The types of arrays, and what C++ calls their numbers: those of bf16 lie in arrays of uint16."""
 TILE = 32
 """Rows and columns of the tiles in which matrices are transposed."""

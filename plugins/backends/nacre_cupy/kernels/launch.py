@@ -32,6 +32,9 @@ TYPES = {"float32": "float", "float64": "double", "bf16": "bf16"}
 LANES = {"float": 4, "double": 2, "bf16": 8}
 """How many numbers a thread works on at a time where the arrays allow it: 16 bytes."""
 
+NUMBERS = ("float32", "float64", "bf16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+"""Types of labels, of words' numbers and of records' weights, as numbers.cuh counts them."""
+
 _functions: WeakKeyDictionary[Any, dict[tuple[str, str], Callable[..., None]]] = WeakKeyDictionary()
 
 

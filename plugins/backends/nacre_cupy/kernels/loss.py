@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Array, DataError, Own, number_text
+from nacre import Array, DataError, Own
+from nacre_layers.losses.classes import REMEDY, no_whole_number
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer, SoftmaxLossState
 
-from .launch import LANES, THREADS, TYPES, CudaKernel, function, scalars
+from .launch import LANES, NUMBERS, THREADS, TYPES, CudaKernel, function, scalars
 
-NUMBERS = ("float32", "float64", "bf16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-"""Types of labels and of records' weights, as loss.cu counts them."""
 DIVISORS = ("valid", "full", "batch", "none")
-REMEDY = "labels count from 0: check them, and the number of outputs of the layer before"
 
 
 class SoftmaxLossKernel(CudaKernel, reads="inputs"):
@@ -74,15 +72,9 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs"):
 
     def _wrong(self, labels: Array) -> DataError:
         """Return the error of the first label that is none."""
-        classes, of_record = self.own_shape[1], self.labels // self.images
-        count = of_record * min(self.backend.rows, self.images)
-        given = self.backend.to_host(labels).reshape(-1)[:count]
-        with np.errstate(invalid="ignore"):
-            right = (given >= 0) & (given < classes) & (np.floor(given) == given)
-        right |= False if self.layer.ignore_label is None else given == self.layer.ignore_label
-        index = int(right.argmin())
-        where = f"{number_text(given[index])} of record {index // of_record} of the batch"
-        return DataError(f"{self.layer.name}: label {where} is not a whole number from 0 to {classes - 1}", REMEDY)
+        ignored = self.layer.ignore_label
+        free = None if ignored is None else labels.reshape(-1) == ignored
+        return no_whole_number(self.layer, self.backend, labels, self.own_shape[1], free=free, remedy=REMEDY)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         x, (dx, *others) = inputs[0], diffs

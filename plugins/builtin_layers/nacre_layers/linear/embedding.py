@@ -12,6 +12,9 @@ from ..cutting import cut_field
 from ..fields import Weighted
 from ..losses.classes import whole_numbers
 
+REMEDY = "check the data, and input_dim"
+"""What would do where a number is out of range."""
+
 
 class EmbeddingLayer(Weighted, has_param=True, can_do_bp=True, connection="one_to_all"):
     """y = weight[x] + bias: every number of a bottom selects a row of the weight.
@@ -65,9 +68,8 @@ class EmbeddingState(LayerState, of=EmbeddingLayer, reads=""):
         xp, layer = self.backend.xp, self.layer
         for x, y, numbers in zip(inputs, self.blobs, self.numbers, strict=True):
             count = x.size // x.shape[0] * min(self.backend.rows, x.shape[0])
-            remedy = "check the data, and input_dim"
             numbers[:count] = whole_numbers(
-                layer, self.backend, x, count, layer.input_dim, what="number", remedy=remedy
+                layer, self.backend, x, count, layer.input_dim, what="number", remedy=REMEDY
             )
             numbers[count:] = 0
             y = y.reshape(-1, layer.output_dim)
@@ -106,7 +108,8 @@ class EmbeddingState(LayerState, of=EmbeddingLayer, reads=""):
             if on_host and not xp.any(same):
                 break  # a device goes on: to look would be to wait
             # so far each row is the sum of up to `apart` rows from it on, those with its number
-            xp.multiply(sums[apart:], same.reshape(-1, 1), out=part[apart:])
+            part[apart:] = 0  # not a product by `same`: 0 times what is not finite is NaN
+            xp.copyto(part[apart:], sums[apart:], where=same.reshape(-1, 1))
             xp.add(sums[:-apart], part[apart:], out=sums[:-apart])
             apart *= 2
         starts = xp.flatnonzero(first)

@@ -13,6 +13,8 @@ from ..axes import axis_of, split_shape
 
 ONE_HOT = "labels must be class numbers; for one-hot labels use SoftlabelSoftmaxLoss, or Argmax to convert them"
 
+REMEDY = "labels count from 0: check them, and the number of outputs of the layer before"
+
 
 class Classes:
     """The classes and labels in the bottoms of a layer: the axis of the classes, and which labels count.
@@ -68,7 +70,7 @@ class Classes:
             count,
             self.shape[1],
             free=self.ignored,
-            remedy="labels count from 0: check them, and the number of outputs of the layer before",
+            remedy=REMEDY,
         )
 
     def pick(self, label: Array) -> Array:
@@ -115,11 +117,7 @@ def whole_numbers(
         xp.logical_or(right, free, out=right)
 
     def wrong() -> DataError:
-        host = backend.to_host(given).reshape(-1)  # all: of rows that are not real none comes before a real one
-        unbound = np.zeros(host.shape, bool)
-        if free is not None:
-            unbound[: free.size] = backend.to_host(free)
-        return DataError(f"{layer.name}: {_misfit(what, host, unbound, given.size // given.shape[0], limit)}", remedy)
+        return no_whole_number(layer, backend, given, limit, free=free, what=what, remedy=remedy)
 
     key = layer.name, what, id(given)
     backend.require((*key, "in range"), right, wrong)
@@ -130,6 +128,24 @@ def whole_numbers(
         xp.logical_not(free, out=below)
         xp.multiply(whole, below, out=whole)
     return whole
+
+
+def no_whole_number(
+    layer: Any,
+    backend: Any,
+    given: Array,
+    limit: int,
+    *,
+    free: Array | None = None,
+    what: str = "label",
+    remedy: str = "",
+) -> DataError:
+    """Return the error that `whole_numbers` raises for an array: it names the first record with a wrong number."""
+    host = backend.to_host(given).reshape(-1)  # all: of rows that are not real none comes before a real one
+    unbound = np.zeros(host.shape, bool)
+    if free is not None:
+        unbound[: free.size] = backend.to_host(free)
+    return DataError(f"{layer.name}: {_misfit(what, host, unbound, given.size // given.shape[0], limit)}", remedy)
 
 
 def _misfit(what: str, numbers: np.ndarray, free: np.ndarray, of_record: int, limit: int) -> str:
