@@ -87,6 +87,8 @@ def test_files_with_a_test_for_each_backend_are_found(gpu: Any, monkeypatch: pyt
     "words",
     [
         ["tests/backends/test_cupy_dropout.py", "tests/backends/test_cupy_attention.py"],
+        ["tests/core/graph", "-k", "cupy"],
+        pytest.param(["tests/core", "tests/data", "tests/solvers", "-k", "cupy"], marks=pytest.mark.long),
         pytest.param(["tests/backends", "-k", "test_cupy_ and not test_cupy_compiles"], marks=pytest.mark.long),
     ],
 )

@@ -128,9 +128,11 @@ def check_equal(one: Net, other: Net) -> None:
     """Check that two nets have the same parameters, in memory of their own."""
     assert [*one.parameters] == [*other.parameters]
     for name, handle in one.parameters.items():
-        np.testing.assert_array_equal(handle.value, other.parameters[name].value)
-        if handle.shape:
-            assert not np.shares_memory(handle.storage.array, other.parameters[name].storage.array)
+        twin, before = other.parameters[name], np.array(handle.value)
+        np.testing.assert_array_equal(before, twin.value)
+        handle.value = before + 1
+        np.testing.assert_array_equal(before, twin.value)
+        handle.value = before
 
 
 # What comes back

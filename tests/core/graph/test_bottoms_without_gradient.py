@@ -29,12 +29,12 @@ class MaskedState(LayerState, of=MaskedLayer, reads="inputs"):
         assert diffs[1] is None
 
     def forward(self, inputs: list[Any]) -> None:
-        np.multiply(inputs[0], inputs[1] > 0, out=self.blobs[0])
+        self.backend.xp.multiply(inputs[0], inputs[1] > 0, out=self.blobs[0])
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
         assert diffs[1] is None
         if diffs[0] is not None:
-            np.multiply(self.blobs_diff[0], inputs[1] > 0, out=diffs[0])
+            self.backend.xp.multiply(self.blobs_diff[0], inputs[1] > 0, out=diffs[0])
 
 
 class TestMasked(LayerTests):
