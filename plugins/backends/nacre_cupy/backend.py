@@ -122,6 +122,11 @@ class CupyBackend(Backend):
             free, total = self.device.mem_info
             return free + self.cupy.get_default_memory_pool().free_bytes(), total
 
+    @property
+    def put_off(self) -> int:
+        """How many times a call has put off to the next one what cannot be done in a capture: cuDNN's plans."""
+        return 0 if self.dnn is None else self.dnn.put_off
+
     # Arrays
 
     def empty(self, shape: Sequence[int], dtype: str) -> Array:

@@ -79,8 +79,8 @@ class Dnn:
         self.module, self._stream, self._where = cudnn, stream, (*where,)
         self._most = min(MOST_WORKSPACE, total // 8)
         self._handle: Any = None
-        self.undecided = False
-        """Whether a computation, since this was set to False, has chosen no plan and will the next time."""
+        self.put_off = 0
+        """How many times a computation has chosen no plan, and will the next time."""
         self._made: dict[tuple[Any, ...], Computation | None] = {}
 
     @property
@@ -184,7 +184,7 @@ class Dnn:
             seconds.append(self._seconds(run) if timed else 0.0)
             samples.append(arrays[result].ravel()[:SAMPLE].get().astype(np.float64) if exact else np.ones(1))
         if not any(one.any() and np.isfinite(one).all() for one in samples):  # they show nothing
-            self.undecided = self.undecided or computation.left > 0
+            self.put_off += computation.left > 0
             return
         best = min(alike(samples), key=lambda number: seconds[number])
         graph.build_plan_at_index(found[best].index)

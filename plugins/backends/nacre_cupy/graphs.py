@@ -47,6 +47,8 @@ class Graph:
 class Recording:
     """Steps that are called when they run for the first time, captured the second time, and replayed from then on.
 
+    Steps that put something off to their next call (`CupyBackend.put_off`) are called once more.
+
     The first time kernels are compiled and temporary arrays are made, in a pool that lives as long as the graph:
     nothing else is ever in the memory that the graph writes to. If a state looks at the number of rows, each number has
     a graph of its own, of the last `MOST_GRAPHS` that were captured.
@@ -70,11 +72,9 @@ class Recording:
         rows = tuple(one["rows"] for one in self._scalars)
         found = self._graphs.get(rows)
         if found is None and rows not in self._ran:
-            dnn = self._backend.dnn
-            if dnn is not None:
-                dnn.undecided = False
+            before = self._backend.put_off
             self._call_steps()
-            if dnn is None or not dnn.undecided:
+            if self._backend.put_off == before:
                 self._ran.add(rows)
             return
         if found is None:
