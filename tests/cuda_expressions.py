@@ -24,6 +24,9 @@ CHAINS = {
     "Power": False,
     "Two<Add, false>, ByBottom<SiLU>": False,
     "ByTop<Sigmoid>, Two<Multiply, true>, Two<Add, false>, ByTop<ReLU>": False,
+    "ByTop<Sigmoid>, Dropout": False,
+    "Dropout, ByTop<ReLU>": True,
+    "ByBottom<GELU>, Dropout, Two<Add, false>, Two<Multiply, true>, ByTop<Tanh>": False,
     "Two<Maximum, false>, Two<Divide, true>, Two<Mean, false>, ByBottom<GELU>, Two<Add, true>, ByTop<Tanh>": False,
 }
 """Links of chains, and whether backward reads the top alone; a net may have others."""

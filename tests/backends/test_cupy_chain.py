@@ -135,3 +135,64 @@ def test_in_bf16_a_chain_rounds_once(backend: Any) -> None:
     np.testing.assert_allclose(losses, own_losses, rtol=2e-2)
     for name, value in own_values.items():
         np.testing.assert_allclose(values[name], value, atol=2e-2, err_msg=name)
+
+
+def with_dropout() -> list[Any]:
+    """Return a net with Dropouts behind functions and before them."""
+    random = np.random.default_rng(3)
+    data = [random.normal(size=(9, 7)), random.normal(size=(9, 7))]
+    x, t = L.MemoryData(data=data, tops=["x", "t"], batch_size=3)()
+    one, two, three = (L.InnerProduct(output_dim=7, name=f"ip{n}", weight_init=UNIFORM)(x) for n in range(3))
+    bent = L.Dropout(ratio=0.4, name="drop1")(L.SiLU(name="bent")(one))
+    masked = L.RandomMask(ratio=0.25, name="mask")(L.ElementWise(name="sum")(bent, two))
+    gated = L.ElementWise(operation="Multiply", name="gated")(L.Sigmoid(name="gate")(masked), three)
+    last = L.InnerProduct(output_dim=7, name="last", weight_init=UNIFORM)(gated)
+    return [L.SquareLoss(name="loss")(L.ReLU(name="top")(L.Dropout(ratio=0.1, name="drop2")(last)), t)]
+
+
+DROPS = {
+    "gated": ["bent/SiLU", "drop1", "sum", "mask", "gate", "gate/Sigmoid", "gated"],
+    "top": ["drop2", "top", "top/ReLU"],
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"dtype": "float64"}, {"compute": "bf16"}], ids=repr)
+def test_dropout_in_a_chain_draws_what_the_layer_draws(backend: Any, options: dict[str, str]) -> None:
+    found: list[tuple[list[float], dict[str, Any]]] = []
+    for one in (backend, "numpy"):
+        given = options if one is backend else {"dtype": options.get("dtype", "float32")}
+        with Net("drops", with_dropout(), backend=one, seed=5, **given) as net:
+            assert one == "numpy" or chains(net) == DROPS
+            with Solver(SGD(), lr_policy=0.05).start(net) as training:
+                losses = cupy_standin.losses_of(training, 6)
+            found.append((losses, {name: handle.value for name, handle in net.parameters.items()}))
+    (losses, values), (own_losses, own_values) = found
+    close = 2e-2 if "compute" in options else 1e-12 if options else 1e-4
+    np.testing.assert_allclose(losses, own_losses, rtol=close)
+    for name, value in own_values.items():
+        np.testing.assert_allclose(values[name], value, rtol=close, atol=close, err_msg=name)
+
+
+@pytest.mark.parametrize("phase", ["train", "test"])
+def test_where_dropout_does_nothing_a_chain_goes_on(backend: Any, phase: str) -> None:
+    with (
+        Net("drops", with_dropout(), backend=backend, phase="train", seed=5) as net,
+        net.derive(phase) as other,
+        Net("drops", with_dropout(), backend="numpy", seed=5) as own,
+        own.derive(phase) as plain,
+    ):
+        assert "drop1" in chains(other)["gated"]
+        other.forward()
+        plain.forward()
+        np.testing.assert_allclose(other.loss(), plain.loss(), rtol=1e-5)
+
+
+def test_a_pass_in_a_phase_of_an_algorithm_drops_nothing(backend: Any) -> None:
+    found = []
+    for one in (backend, "numpy"):
+        with Net("drops", with_dropout(), backend=one, seed=5) as net:
+            run = net.compile([*net.steps("feed"), *net.in_phase("positive", net.steps("forward"))])
+            for _ in range(3):
+                run()
+            found.append(net.loss())
+    np.testing.assert_allclose(*found, rtol=1e-5)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from cuda_bench import check
 from cuda_on_host import missing
 from nacre.random import Random
+from nacre_cupy.kernels.chain import ChainKernel
 from nacre_cupy.kernels.dropout import DropoutKernel
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.random_mask import RandomMaskLayer
@@ -16,6 +19,37 @@ if reason := missing():
     pytest.skip(reason, allow_module_level=True)
 
 KINDS = ["float32", "float64", "bf16"]
+
+
+class InChain(ChainKernel):
+    """Dropout as the only link of a chain."""
+
+    @classmethod
+    def supports(cls, layer: Any, inputs: list[Any]) -> str | None:
+        return DropoutKernel.supports(layer, inputs)
+
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        links = DropoutKernel(layer, backend, inputs, diffs).links(0)
+        assert links, "images are in no chain"
+        super().__init__(layer, backend, inputs, diffs, links=links)
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("shape", [(1, 1), (1, 8), (3, 7), (5, 16, 33), (17, 1000)])
+def test_dropout_in_a_chain(shape: tuple[int, ...], dtype: str) -> None:
+    x = 1 + np.arange(np.prod(shape), dtype=np.float64).reshape(shape) % 100
+    for step, ratio, rank in ((0, 0.5, 0), (3, 0.2, 2), (2**40 + 5, 0.0, 1)):
+        layer = DropoutLayer(name="drop", bottoms="x", ratio=ratio)
+        check(layer, InChain, [x], dtype, step=step, steps=0, close=1e-30, ranks=(rank, 3))
+    largest = np.finfo("float64" if dtype == "float64" else "float32").max
+    special = np.tile([largest, -largest, np.inf, np.nan], (3, 50))
+    layer = DropoutLayer(name="drop", bottoms="x", auto_scale=False)
+    check(layer, InChain, [special], dtype, steps=0, close=1e-30, each=True)
+
+
+def test_images_are_in_no_chain() -> None:
+    with pytest.raises(AssertionError, match="no chain"):
+        check(DropoutLayer(name="drop", bottoms="x"), InChain, [np.ones((2, 3, 4, 5))], "float32")
 
 
 @pytest.mark.parametrize("dtype", KINDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -21,12 +22,18 @@ NUMBERS = 3
 
 @dataclass(frozen=True)
 class Link:
-    """A link of a chain: its name in chain.cu, its numbers there, what its gradients read, and its other arrays."""
+    """A link of a chain: its name in chain.cu, its numbers there, what its gradients read, and its other arrays.
+
+    `draws` returns the words of one that draws random numbers, once arrays have memory. In phases other than `train`
+    it has the numbers `idle` instead, if there are any.
+    """
 
     name: str
     numbers: Sequence[float]
     reads: Literal["", "x", "y"]
     others: int = 0
+    draws: Callable[[], Sequence[int]] | None = None
+    idle: Sequence[float] | None = None
 
 
 class LinkedKernel(CudaKernel):
@@ -66,17 +73,21 @@ class ChainKernel(LinkedKernel):
         return self.chain if index == 0 else None
 
     def ready(self) -> None:
-        rows = [[*link.numbers, *[0.0] * (NUMBERS - len(link.numbers))] for link in self.chain]
-        self.numbers = self.backend.constant(np.array(rows), "float64")
-        self.sources, self.targets = (self._addresses(some[1:]) for some in (self.inputs, self.diffs))
+        self.numbers = self._constant([link.numbers for link in self.chain])
+        self.idle = self._constant([link.idle or link.numbers for link in self.chain])
+        words, others = list[int](), iter(_addresses(self.inputs[1:]))
+        for link in self.chain:
+            words += islice(others, link.others) if link.draws is None else link.draws()
+        self.words, self.targets = map(self._whole, (words, _addresses(self.diffs[1:])))
 
-    def _addresses(self, blobs: Sequence[Own | None]) -> Array:
-        """Return the addresses of blobs, 0 for one that is not there; an array of one number if there are none."""
-        found = [0 if one is None else one.memory.data.ptr for one in blobs]
-        return self.backend.constant(np.array(found or [0], np.int64), "int64")
+    def _constant(self, numbers: Sequence[Sequence[float]]) -> Array:
+        return self.backend.constant(np.array([[*some, *[0.0] * (NUMBERS - len(some))] for some in numbers]), "float64")
+
+    def _whole(self, numbers: Sequence[int]) -> Array:
+        return self.backend.constant(np.array(numbers or [0], np.int64), "int64")
 
     def forward(self, inputs: list[Own]) -> None:
-        self._enqueue("chain_forward", "", inputs[0].memory, self.sources, self.numbers, self.blobs[0].memory)
+        self._enqueue("chain_forward", "", inputs[0].memory, self.words, self._numbers, self.blobs[0].memory)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         dy = self.blobs_diff[0].memory
@@ -84,9 +95,18 @@ class ChainKernel(LinkedKernel):
         y = self.blobs[0].memory if self.reads == "blobs" else dy
         dx = None if diffs[0] is None else diffs[0].memory
         top = f"{str(self.by_top).lower()}, "
-        self._enqueue("chain_backward", top, x, self.sources, self.numbers, y, dy, dx, self.targets)
+        self._enqueue("chain_backward", top, x, self.words, self._numbers, y, dy, dx, self.targets)
+
+    @property
+    def _numbers(self) -> Array:
+        return self.numbers if self.phase == "train" else self.idle  # an algorithm may have phases of its own
 
     def _enqueue(self, kernel: str, top: str, *arrays: Any) -> None:
         kind, size = TYPES[self.blobs[0].dtype], self.blobs[0].size
         links = ", ".join(link.name for link in self.chain)
         self.launch("chain", f"{kernel}<{kind}, {top}Chain<{links}>>", -(-size // LANES[kind]), *arrays, size)
+
+
+def _addresses(blobs: Sequence[Own | None]) -> list[int]:
+    """Return the addresses of blobs, 0 for one that is not there."""
+    return [0 if one is None else one.memory.data.ptr for one in blobs]

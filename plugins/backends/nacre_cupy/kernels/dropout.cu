@@ -22,14 +22,7 @@ __global__ void dropout_forward(const T *x, T *y, u8 *kept, i64 size, const doub
     const u64 iteration = (u64)scalars[step];
     const i64 blocks = (size + 7) / 8;
     for (i64 block = (i64)blockIdx.x * blockDim.x + threadIdx.x; block < blocks; block += (i64)gridDim.x * blockDim.x) {
-        const i64 number = first + block * 8;
-        const int skipped = (int)(number % 8);
-        Words words = philox((u64)(number / 8) + 1, (u64)draw, iteration, (u64)key0, (u64)key1);
-        u32 bits = 0;
-        for (int n = 0; n < 8; n++) {
-            if (n > 0 && skipped + n == 8) words = philox((u64)(number / 8) + 2, (u64)draw, iteration, (u64)key0, (u64)key1);
-            if (uniform_of<float>(words, (skipped + n) % 8) >= (float)ratio) bits |= 1u << n;
-        }
+        const u32 bits = kept_bits(first + block * 8, 8, (float)ratio, (u64)draw, iteration, (u64)key0, (u64)key1);
         kept[block] = (u8)bits;
         mask_eight(x, y, block * 8, size, bits, (Wide<T>)scale);
     }

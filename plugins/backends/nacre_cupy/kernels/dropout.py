@@ -8,12 +8,16 @@ from nacre import Own
 from nacre.random import name_key
 from nacre_layers.elementwise.dropout import DropoutState
 
-from .launch import TYPES, CudaKernel, scalars
+from .chain import Link, LinkedKernel
+from .launch import TYPES, scalars
 from .random import signed
 
 
-class DropoutKernel(CudaKernel, reads=""):
-    """Dropout, and RandomMask; an intermediate has a bit for each number. C order says which is whose."""
+class DropoutKernel(LinkedKernel, reads=""):
+    """Dropout, and RandomMask; an intermediate has a bit for each number. C order says which is whose.
+
+    As a part of a chain it keeps no mask, and draws it again in backward.
+    """
 
     in_bf16 = True
 
@@ -31,6 +35,17 @@ class DropoutKernel(CudaKernel, reads=""):
         if any(one.box is not None and one.box.whole != one.shape for one in inputs):
             return "draws the masks of whole blobs only"
         return super().supports(layer, inputs)
+
+    def links(self, index: int) -> list[Link] | None:
+        if not self.acts:
+            return []
+        if self.on_plain:
+            return None
+        return [Link("Dropout", (self.layer.ratio, self.scale), "", draws=self._words, idle=(-1.0, 1.0))]
+
+    def _words(self) -> list[int]:
+        place, first = self.backend.scalars.place("step"), self.random.joined(self.inputs[0].size)[0]
+        return [scalars(self.backend).data.ptr, place, 0, *self.keys, first]
 
     def ready(self) -> None:
         self.known = scalars(self.backend)

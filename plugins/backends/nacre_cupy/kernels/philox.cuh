@@ -35,3 +35,17 @@ template <> __device__ inline float uniform_of<float>(const Words &words, int la
 template <> __device__ inline double uniform_of<double>(const Words &words, int lane) {
     return (double)(word_of(words, lane) >> 11) * 1.1102230246251565e-16;
 }
+
+// A bit for each of `count` numbers from `number` on, up to eight: whether the uniform one in float32 is `ratio` or more.
+// Further bits may have any value.
+__device__ inline u32 kept_bits(i64 number, int count, float ratio, u64 draw, u64 iteration, u64 key0, u64 key1) {
+    const int skipped = (int)(number % 8), blocks = skipped + count > 8 ? 2 : 1;
+    u32 bits = 0;
+#pragma unroll 1
+    for (int block = 0; block < blocks; block++) {
+        const Words words = philox((u64)(number / 8 + block) + 1, draw, iteration, key0, key1);
+        for (int lane = 0; lane < 8; lane++)
+            if (uniform_of<float>(words, lane) >= ratio) bits |= 1u << (block * 8 + lane);
+    }
+    return bits >> skipped;
+}
