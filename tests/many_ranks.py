@@ -73,6 +73,17 @@ def mlp() -> list[Any]:
     ]
 
 
+def autoencoder() -> list[Any]:
+    """A loss of which every record is an equal part."""
+    return [
+        *sources((9,)),
+        InnerProductLayer(name="code", bottoms=["data"], tops=["code"], output_dim=5, neuron="Tanh"),
+        DropoutLayer(name="drop", bottoms=["code"], ratio=0.3),
+        InnerProductLayer(name="back", bottoms=["code"], tops=["back"], output_dim=9),
+        SquareLossLayer(name="square", bottoms=["back", "data"]),
+    ]
+
+
 def lenet() -> list[Any]:
     """Shifted and mirrored pictures, in batches that ranks divide unevenly."""
     return [
@@ -121,7 +132,14 @@ def machine() -> list[Any]:
     ]
 
 
-NETS = {"machine": machine, "mlp": mlp, "lenet": lenet, "normal": normal, "synchronous": synchronous}
+NETS = {
+    "autoencoder": autoencoder,
+    "machine": machine,
+    "mlp": mlp,
+    "lenet": lenet,
+    "normal": normal,
+    "synchronous": synchronous,
+}
 
 
 def training(communicator: Communicator | None, kind: str, solver: dict[str, Any], **options: Any) -> Training:

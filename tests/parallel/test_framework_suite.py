@@ -41,6 +41,15 @@ class TestDownpourOfOneGroup(FrameworkTests):
         yield Example({"worker_groups": 1})
 
 
+class TestDownpourOfWorkersThatServe(FrameworkTests):
+    component = Downpour
+    sizes = (2, 4, 6)
+
+    def examples(self) -> Iterable[Example]:
+        yield Example({"separate": False})
+        yield Example({"separate": False, "staleness": 0, "warmup_steps": 2, "decide_every": 1})
+
+
 class TestHogwild(FrameworkTests):
     component = Hogwild
     sizes = (2, 4)
@@ -54,7 +63,7 @@ class TestHogwild(FrameworkTests):
 class TestCluster(FrameworkTests):
     component = Cluster
     sizes = (3,)
-    wrong = ({"nworker_groups": 0}, {"nworker_groups": 2, "nworkers_per_group": 2})
+    wrong = ({"nworker_groups": 0}, {"nworker_groups": 2, "nworkers_per_group": 2, "nservers_per_group": 3})
 
     def examples(self) -> Iterable[Example]:
         yield Example({"nworker_groups": 2, "server_worker_separate": True})

@@ -22,7 +22,7 @@ from nacre.config import load
 from nacre.testing.crew import ThreadCommunicator
 from nacre_parallel import AllReduce, Cluster, Downpour, Hogwild, LocalCommunicator, Sandblaster
 from nacre_parallel.frameworks.hogwild import change, neighbours_of
-from nacre_parallel.frameworks.servers import dealt
+from nacre_parallel.frameworks.partners import dealt
 from rank_pool import Pool, pool
 from registries import NewRegistry
 
@@ -36,7 +36,10 @@ MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}")
 PATIENCE = 600
 SEEDS = 5
 AT_THE_END = ["callback.ValidationPerformance.every_n_iter=1500"]
-RANKS = {"all_reduce": 2, "sandblaster": 3, "downpour": 3, "hogwild": 2, "distributed_hogwild": 3}
+RANKS = {"all_reduce": 2, "sandblaster": 3, "downpour": 3, "hogwild": 2, "distributed_hogwild": 3, "together": 4}
+FILES = {name: CLUSTERS / f"{'downpour' if name == 'together' else name}.toml" for name in RANKS}
+GROUPS = ["server_worker_separate=false", "nworkers_per_group=2", "nservers_per_group=2"]
+SETS = {name: [f"cluster.{one}" for one in GROUPS] if name == "together" else [] for name in RANKS}
 
 
 def check_close(found: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -110,14 +113,47 @@ def test_downpour_of_one_group_has_the_bits_of_one_process(size: int, servers: i
         assert one["found"] == alone["found"]
 
 
+@pytest.mark.parametrize("algorithm_of", [SGD, ADAM], ids=["SGD", "Adam"])
+@pytest.mark.parametrize(("size", "servers"), [(2, 1), (2, 2), pytest.param(3, 2, marks=pytest.mark.long)])
+def test_workers_that_are_servers_have_the_bits_of_all_reduce(
+    size: int, servers: int, algorithm_of: dict[str, Any]
+) -> None:
+    framework = {**ONE_GROUP, "servers": servers, "separate": False}
+    expected = in_threads(size, train, "mlp", "AllReduce", algorithm_of, 8)
+    for one, wanted in zip(in_threads(size, train, "mlp", framework, algorithm_of, 8), expected, strict=True):
+        assert one["found"] == wanted["found"]
+
+
+def test_one_worker_that_is_the_server_has_the_bits_of_one_process() -> None:
+    alone = train(None, "mlp", "AllReduce", SGD, 8)
+    (one,) = in_threads(1, train, "mlp", {**ONE_GROUP, "separate": False}, SGD, 8)
+    assert one["found"] == alone["found"]
+
+
+@pytest.mark.parametrize(("size", "servers"), [(2, 1), (4, 2), pytest.param(6, 2, marks=pytest.mark.long)])
+def test_groups_that_wait_for_each_other_learn_what_one_process_learns(size: int, servers: int) -> None:
+    """With staleness 0 all gradients are for the same parameters, and those of plain SGD add up."""
+    solver = {"lr_policy": 0.1, "momentum_policy": 0.0}
+    alone = train(None, "autoencoder", "AllReduce", solver, 8)
+    for separate in (False, True):
+        framework = {"type": "Downpour", "staleness": 0, "servers": servers, "separate": separate}
+        for one in in_threads(size + servers * separate, train, "autoencoder", framework, solver, 8):
+            found, wanted = (
+                {name: value for name, value in of["found"].items() if "history" not in name} for of in (one, alone)
+            )
+            check_close(found, wanted)
+            assert one["validation"][0] == pytest.approx(alone["validation"][0], abs=1e-10)
+
+
 @pytest.mark.parametrize(("staleness", "warmup"), [(1, 2), pytest.param(0, 0, marks=pytest.mark.long)])
 def test_groups_of_downpour_are_not_too_far_apart(staleness: int, warmup: int) -> None:
     framework = {"type": "Downpour", "staleness": staleness, "warmup_steps": warmup}
-    found = in_threads(3, train, "mlp", framework, ADAM, 8)
-    assert all(one["found"] == found[0]["found"] for one in found), "after a meeting ranks differ"
-    told = {int(key): count for key, count in found[0]["told"]["staleness"].items()}
-    assert sum(told.values()) == 2 * 8 - warmup
-    assert max(told) <= 2 * staleness + 1
+    for size, more in ((3, {}), (4, {"servers": 2, "separate": False})):
+        found = in_threads(size, train, "mlp", {**framework, **more}, ADAM, 8)
+        assert all(one["found"] == found[0]["found"] for one in found), "after a meeting ranks differ"
+        told = {int(key): count for key, count in found[0]["told"]["staleness"].items()}
+        assert sum(told.values()) == 2 * 8 - warmup
+        assert max(told) <= 2 * staleness + 1
 
 
 def test_hogwild_with_one_rank_on_each_node_is_model_averaging() -> None:
@@ -161,6 +197,7 @@ def test_parameters_are_dealt_out_evenly_and_whole() -> None:
         (4, {"type": "Sandblaster", "servers": 2}),
         (3, {"type": "Downpour", "staleness": 0}),
         (6, {"type": "Downpour", "servers": 2, "staleness": 0}),
+        (6, {"type": "Downpour", "servers": 2, "staleness": 0, "separate": False}),
         (4, {"type": "Hogwild", "nodes": 4, "neighbours": 1, "sync_freq": 2}),
     ],
 )
@@ -197,6 +234,15 @@ def test_explain_says_what_ranks_do(new_registry: NewRegistry) -> None:
     assert [one["what"] for one in server["sends"]] == ["values to rank 0", "values to rank 1"]
     text = run("explain", file, "--ranks", "3").out
     assert "rank 2: server\n  updates all parameters\n  sends values to rank 0: 18.8 KiB in an iteration\n" in text
+    sets = [word for one in SETS["together"] for word in ("--set", one)]
+    first, second, third, _ = json.loads(run("explain", file, "--ranks", "4", "--json", *sets).out)["ranks"]
+    assert (first["role"], third["role"]) == ("worker of group 0, and server", "worker of group 1")
+    assert first["updated"] + second["updated"] == 4810 and third["updates"] == []
+    assert [one["what"] for one in second["sends"]] == [
+        "gradients, which ranks 0 and 1 add up",
+        "values of rank 1 to rank 0",
+        "values to rank 3",
+    ]
     assert "[cluster] describes 3 ranks (Downpour), but there are 4" in run("explain", file, "--ranks", "4", code=2).err
     text = run("explain", DEMO, "--ranks", "3").out
     assert text.startswith("AllReduce on 3 ranks, ") and "rank 2: worker\n  reads 22 of the 64 records" in text
@@ -262,10 +308,11 @@ def test_a_number_that_is_not_finite_ends_all(framework: str, rank: int, words: 
 @pytest.mark.parametrize("name", RANKS)
 def test_trainings_end_and_begin_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A signal ends all ranks at one iteration; a rank that is killed ends all, and they begin again."""
-    text = (CLUSTERS / f"{name}.toml").read_text().replace("../digits", str(CLUSTERS.parent / "digits"))
+    text = FILES[name].read_text().replace("../digits", str(CLUSTERS.parent / "digits"))
     monkeypatch.chdir(tmp_path)
     words = [sys.executable, "-m", "nacre", "train", "net.toml", "--workers", str(RANKS[name])]
     words += ["--plugin", str(PLUGIN), "--set", "solver.max_iter=40", "--set", "callback.Snapshot.every_n_iter=10"]
+    words += [word for one in SETS[name] for word in ("--set", one)]
 
     def run(*options: str, doom: str) -> tuple[int, str]:
         Path("net.toml").write_text(f'{text}\n[[callback]]\ntype = "Doom"\nevery_n_iter = 5\n{doom}')
@@ -285,7 +332,7 @@ def test_trainings_end_and_begin_again(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("name", RANKS)
 def test_examples_of_clusters_learn(name: str) -> None:
     sets = ["solver.max_iter=150", "callback.ValidationPerformance.every_n_iter=150"]
-    found = pool(RANKS[name]).run("framework_ranks:run_file", str(CLUSTERS / f"{name}.toml"), sets)
+    found = pool(RANKS[name]).run("framework_ranks:run_file", str(FILES[name]), [*sets, *SETS[name]])
     for one in found:
         assert one["iteration"] == 150
         assert one["accuracy"] == found[0]["accuracy"] > 0.8
@@ -303,8 +350,8 @@ def test_a_training_closes_the_communicators_that_were_made_for_it(name: str, ma
 @pytest.mark.parametrize("name", RANKS)
 def test_examples_of_clusters_learn_under_mpi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
-    words = [MPIEXEC or "", "-n", str(RANKS[name]), sys.executable, "-m", "nacre", "train", f"{CLUSTERS}/{name}.toml"]
-    for one in ("solver.max_iter=150", "callback.ValidationPerformance.every_n_iter=150"):
+    words = [MPIEXEC or "", "-n", str(RANKS[name]), sys.executable, "-m", "nacre", "train", str(FILES[name])]
+    for one in ("solver.max_iter=150", "callback.ValidationPerformance.every_n_iter=150", *SETS[name]):
         words += ["--set", one]
     done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0 and "done after 150 iterations" in done.stdout, done.stdout + done.stderr
@@ -318,6 +365,7 @@ def test_examples_of_clusters_learn_under_mpi(tmp_path: Path, monkeypatch: pytes
     [
         (3, "Downpour"),
         (3, "{type='Downpour', staleness=0, warmup_steps=20}"),
+        (2, "{type='Downpour', separate=false}"),
         (2, "Hogwild"),
         (2, "{type='Hogwild', nodes=2, sync_freq=5}"),
     ],
@@ -357,6 +405,11 @@ def accuracy_alone(seed: int) -> float:
             Downpour(worker_groups=2, servers=2),
             6,
         ),
+        (
+            {"nworker_groups": 2, "nworkers_per_group": 3, "nservers_per_group": 2, "staleness": 1},
+            Downpour(worker_groups=2, servers=2, staleness=1, separate=False),
+            6,
+        ),
         ({"nworker_groups": 3, "nserver_groups": 3, "sync_freq": 7}, Hogwild(nodes=3, sync_freq=7), 3),
         ({"nworker_groups": 4, "staleness": 3, "warmup_steps": 9}, Hogwild(nodes=1, staleness=3, warmup_steps=9), 4),
     ],
@@ -364,7 +417,8 @@ def accuracy_alone(seed: int) -> float:
 def test_singas_numbers_mean_a_framework(fields: dict[str, Any], meant: Any, ranks: int) -> None:
     cluster = Cluster(**fields)
     assert type(cluster.meant) is type(meant)
-    assert cluster.meant.given() | {"nodes": 0} == meant.given() | {"nodes": 0}
+    given = {key: value for key, value in cluster.meant.given().items() if value != getattr(type(meant)(), key)}
+    assert given | {"nodes": 0} == meant.given() | {"nodes": 0}
     assert getattr(cluster.meant, "nodes", 0) == getattr(meant, "nodes", 0)
     assert cluster.ranks == ranks
 
@@ -377,7 +431,8 @@ def test_singas_numbers_mean_a_framework(fields: dict[str, Any], meant: Any, ran
         ({"server_worker_separate": True, "warmup_steps": 2}, "warmup_steps=2, but it means nothing for Sandblaster"),
         ({"nworker_groups": 2, "sync_freq": 5}, "sync_freq=5, but it means nothing for Hogwild"),
         ({"nworker_groups": 3, "nserver_groups": 2}, "nworker_groups=3 cannot be divided among nserver_groups=2"),
-        ({"nworker_groups": 2, "nworkers_per_group": 2}, "set server_worker_separate"),
+        ({"nworker_groups": 2, "nworkers_per_group": 2, "nservers_per_group": 3}, "nservers_per_group=3, but servers"),
+        ({"nworker_groups": 2, "nserver_groups": 2, "nworkers_per_group": 2}, "nworkers_per_group=2, but with several"),
     ],
 )
 def test_numbers_that_mean_no_framework_are_refused(fields: dict[str, Any], words: str) -> None:
@@ -392,6 +447,8 @@ def test_another_number_of_ranks_is_refused() -> None:
         Cluster(nworkers_per_group=2).layers([], ranks)
     with pytest.raises(ConfigError, match=r"of 4 ranks 1 are servers, so there are 3 workers, .*2 groups"):
         Downpour().layers([], ranks)
+    with pytest.raises(ConfigError, match=r"4 ranks are 4 workers, .* 6 or more in 2 .*, as 3 of .*\n  start 6 ranks"):
+        Downpour(servers=3, separate=False).layers([], ranks)
     with pytest.raises(ConfigError, match=r"4 ranks cannot be divided into nodes=3"):
         Hogwild(nodes=3).node(ranks)
 

@@ -82,6 +82,8 @@ class FrameworkState:
             snapshots, and at the end, so all ranks do the same number of iterations.
         trains: whether this rank trains batches; one that does not, such as a server, has no loss.
         updater: if ranks update different parameters, the first rank that updates any; else None.
+        updates_by_call: whether a rank that trains changes its parameters by `training.update` alone, and not by the
+            `update` of its iteration's steps.
         rate_share: which part of the solver's rate an update has: where each of n groups updates the same parameters by
             its n-th part of a batch, 1 / n, so that the updates of a batch go as far together as the one of all would.
     """
@@ -90,6 +92,7 @@ class FrameworkState:
     apart: int = 0
     trains: bool = True
     updater: int | None = None
+    updates_by_call: bool = False
     rate_share: float = 1.0
 
     def __init_subclass__(cls, **others: Never) -> None:

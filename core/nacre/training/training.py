@@ -157,6 +157,7 @@ class Training:
         if self.framework is not None:
             behind = self.framework.iteration_steps(clip, self._update_steps)
         self.trains = self.framework is None or self.framework.trains
+        self._advances = self.framework is None or (self.trains and not self.framework.updates_by_call)
         lists = iteration_steps(batch, behind, view, self.spans, solver.n_accumulate) if self.trains else [behind]
         # nobody waits for the device within an iteration: what it has found is looked at in the next one
         self._looks_back = not solver.check_finite and net.communicator is None
@@ -307,7 +308,7 @@ class Training:
             self._begin_framework()
         self._find_rates(iteration)
         before = self.method.memory()
-        if self.trains:
+        if self._advances:
             self.method.advance()
         self.waiting.begin()
         losses, images = 0.0, 0

@@ -35,6 +35,7 @@ class Cluster(Framework):
     | 1 | 1 | no | `AllReduce`: each worker does a server's part, too |
     | 1 | 1 | yes | `Sandblaster` |
     | more | 1 | yes | `Downpour` |
+    | more, of more workers | 1 | no | `Downpour` without `separate`: workers of the first group are servers, too |
     | more, of 1 worker | 1 | no | `Hogwild` in the memory of one machine |
     | more, of 1 worker | more, of 1 server | no | `Hogwild` of as many nodes as there are server groups |
 
@@ -69,10 +70,12 @@ class Cluster(Framework):
             return f"nserver_groups={self.nserver_groups}, but several groups have one server each, which works too"
         if many_servers and self.nworker_groups % self.nserver_groups:
             return f"nworker_groups={self.nworker_groups} cannot be divided among nserver_groups={self.nserver_groups}"
-        if many_workers and not self.server_worker_separate and self.nworkers_per_group > 1:
+        if many_servers and self.nworkers_per_group > 1:
+            return f"nworkers_per_group={self.nworkers_per_group}, but with several groups of servers there is one"
+        if many_workers and not self.server_worker_separate and self.nservers_per_group > self.nworkers_per_group > 1:
             return (
-                f"nworkers_per_group={self.nworkers_per_group} in several groups, but a server cannot answer while it "
-                "works: set server_worker_separate, or have one worker in each group"
+                f"nservers_per_group={self.nservers_per_group}, but servers that are workers, too, are in the first "
+                f"group, which has nworkers_per_group={self.nworkers_per_group}"
             )
         return ""
 
@@ -80,8 +83,6 @@ class Cluster(Framework):
         """Return the fields that the framework which is meant does not read."""
         if self.nworker_groups == 1:
             return ["sync_freq", "warmup_steps", "staleness"]
-        if self.server_worker_separate:
-            return ["sync_freq"]
         return [] if self.nserver_groups > 1 else ["sync_freq"]
 
     @property
@@ -93,8 +94,9 @@ class Cluster(Framework):
             if self.server_worker_separate:
                 return Sandblaster(servers=self.nservers_per_group, batch=self.batch)
             return AllReduce(batch=self.batch)
-        if self.server_worker_separate:
-            return Downpour(worker_groups=self.nworker_groups, servers=self.nservers_per_group, **asynchronous)
+        if self.server_worker_separate or self.nworkers_per_group > 1:
+            asynchronous |= {"servers": self.nservers_per_group, "separate": self.server_worker_separate}
+            return Downpour(worker_groups=self.nworker_groups, **asynchronous)
         nodes = {"nodes": self.nserver_groups} if self.nserver_groups > 1 else {"nodes": 1}
         return Hogwild(**nodes, sync_freq=self.sync_freq, **asynchronous)
 

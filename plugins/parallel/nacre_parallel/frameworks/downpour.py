@@ -18,9 +18,15 @@ class Downpour(Served):
     them since it had read those that its gradients are for: how many times is the gradient's staleness, which the end
     of the training counts. A group that is more than `staleness` iterations ahead of the slowest waits for it; with 0,
     none begins an iteration before all have done the one before. With one group the numbers are those of `Sandblaster`,
-    and with one worker in it those of one process, bit for bit. SINGA's framework of several worker groups and one
-    server group. Dean and others, "Large scale distributed deep networks", 2012; the bound after Ho and others, "More
-    effective distributed ML via a stale synchronous parallel parameter server", 2013.
+    and with one worker in it those of one process, bit for bit.
+
+    Without `separate` the servers are workers of the first group, one for each server. They serve the others between
+    their own iterations: so a group that is faster than the first waits for it, and a slower one is waited for as
+    `staleness` says.
+
+    SINGA's framework of several worker groups and one server group. Dean and others, "Large scale distributed deep
+    networks", 2012; the bound after Ho and others, "More effective distributed ML via a stale synchronous parallel
+    parameter server", 2013.
 
     Raises:
         ConfigError: the workers cannot be divided into groups, or a batch among the workers; or the gradients of the
@@ -28,6 +34,7 @@ class Downpour(Served):
     """
 
     worker_groups: Annotated[int, positive, "groups of workers, which do not wait for each other"] = 2
+    separate: Annotated[bool, "whether servers are ranks of their own, the last ones, or the first workers, too"] = True
     staleness: Annotated[int, non_negative, "iterations that a group may be ahead of the slowest one"] = 4
     warmup_steps: Annotated[int, non_negative, "iterations at the beginning in which only the first group trains"] = 0
     decide_every: Annotated[
@@ -39,6 +46,10 @@ class Downpour(Served):
     @property
     def n_groups(self) -> int:
         return self.worker_groups
+
+    @property
+    def n_apart(self) -> int:
+        return self.servers if self.separate else 0
 
     @property
     def n_warmup(self) -> int:
