@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
 
-from ..errors import DataError
+from ..errors import ConfigError, DataError
 from ..protocols.array import Array
 from ..protocols.backend import Step
 from ..protocols.communicator import Communicator
@@ -23,13 +23,14 @@ from .shares import Shares, share_of_part
 
 class Collectives(Shares):
     """What the ranks of a divided net do together; `losses` and `counting` are the names of all layers of the whole
-    net with a loss, and of those with statistics, in order.
+    net with a loss, and of those with statistics, in order. Several losses may be of parts of the batches: each has the
+    name of the one of all.
 
     Before forward they agree on how many rows of the batch are real, after it on the losses; after backward, the
     gradients of the parameters that every rank has are added up, and buffers by records are averaged. `loss_values` are
-    those of the last batch, and `epoch` is how many passes over the data the sources of all ranks have completed.
-    Losses that are divided by records have a share, as in `Shares`; others are on one rank. `view` is the net's, of its
-    own backend.
+    those of the last batch, by the names of whole batches, and `epoch` is how many passes over the data the sources of
+    all ranks have completed. Losses that are divided by records have a share, as in `Shares`; others are on one rank.
+    `view` is the net's, of its own backend.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Collectives(Shares):
         view: View,
         ops: Sequence[Op],
         slots: Sequence[Slot],
-        losses: Sequence[str],
+        losses: Mapping[str, str],
         counting: Sequence[str],
     ) -> None:
         super().__init__(communicator, ops, view)
@@ -55,7 +56,15 @@ class Collectives(Shares):
         self.counting = counting
         own = [op for op in ops if op.neuron is None and (op.layer.has_loss or op.layer.has_stats)]
         self._counting = [op.name for op in own if by_records(op.node.part)]
-        self.loss_values = dict.fromkeys(losses, 0.0)
+        for op in self.losing:
+            if op.node.micro is not None and op.state.divided_by == "count":
+                raise ConfigError(
+                    f"{op.node.whole_name}: it divides by what it counts, so its micro-batches cannot be divided by "
+                    "records, too",
+                    "set its partition_dim to -1, or let it divide by rows",
+                )
+        self._losses = losses
+        self.loss_values = dict.fromkeys(losses.values(), 0.0)
         self.epoch = 0
 
     def forward(self, steps: Sequence[Step]) -> list[Step]:
@@ -93,21 +102,23 @@ class Collectives(Shares):
         import numpy as np
 
         self.batch += 1
-        found = np.zeros((2, len(self.loss_values)))  # sums, and what they are divided by
+        found = np.zeros((2, len(self._losses)))  # sums, and what they are divided by
         counts: dict[str, int] = {}
-        for place, name in enumerate(self.loss_values):
+        for place, name in enumerate(self._losses):
             if (op := self._own_losses.get(name)) is not None:
                 rows = int(self.scalars[ROWS_OF_PART])
                 if op in self.losing and not rows:  # it was not run
                     continue
                 counted = op in self.losing and op.state.divided_by != "nothing"
                 counts[name] = self._count(op, rows) if counted else 0
-                loss = share_of_part(op) * float(op.state.loss)
+                loss = share_of_part(op, self._own_losses.values()) * float(op.state.loss)
                 found[:, place] = loss * max(counts[name], 1), counts[name]
         self.communicator.allreduce(found, ordered=True)
         totals = np.maximum(found[1], 1)
-        self.loss_values = dict(zip(self.loss_values, (found[0] / totals).tolist(), strict=True))
-        total = dict(zip(self.loss_values, totals.tolist(), strict=True))
+        self.loss_values = dict.fromkeys(self.loss_values, 0.0)
+        for name, loss in zip(self._losses.values(), (found[0] / totals).tolist(), strict=True):
+            self.loss_values[name] += loss
+        total = dict(zip(self._losses, totals.tolist(), strict=True))
         self.of = {name: max(count, 1) / total[name] for name, count in counts.items()}
 
     def after_backward(self) -> list[Step]:

@@ -84,7 +84,7 @@ class Schedule:
             if not op.backward:
                 continue
             steps.append(self._step("backward", op))
-            steps += part_steps(op)
+            steps += part_steps(op, self.ops)
             if self.shares is not None and op in self.shares.losing:
                 steps.append(self.shares.backward_step(op))
             steps += self._add_gradients(op)

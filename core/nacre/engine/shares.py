@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..protocols.backend import Own, Step
@@ -66,16 +66,25 @@ class Shares:
         return _scaling(op, lambda: self.of[op.name])
 
 
-def share_of_part(op: Op) -> float:
-    """Return what the loss of an op counts in that of the whole batch, of which its node may have a part."""
-    micro = op.node.micro
-    return 1.0 if micro is None or op.state.divided_by == "nothing" else 1 / micro.count
+def share_of_part(op: Op, ops: Iterable[Op]) -> float:
+    """Return what the loss of an op counts in that of the whole batch, of which its node may have a part.
+
+    Those of the other parts are among `ops`, and have run: one that is divided by a count of its own counts so much.
+    """
+    if (micro := op.node.micro) is None or op.state.divided_by == "nothing":
+        return 1.0
+    if op.state.divided_by == "rows":
+        return 1 / micro.count
+    parts = [one for one in ops if one.neuron is None and one.node.micro and one.node.micro.name == micro.name]
+    return max(int(op.state.n_counted), 1) / max(sum(int(one.state.n_counted) for one in parts), 1)
 
 
-def part_steps(op: Op) -> list[Step]:
+def part_steps(op: Op, ops: Sequence[Op]) -> list[Step]:
     """Return the step that multiplies the gradients of a loss of a part of the batch, if they have to be."""
-    share = share_of_part(op) if op.neuron is None and op.node.layer.has_loss else 1.0
-    return [] if share == 1 else [_scaling(op, lambda: share)]
+    is_loss = op.neuron is None and op.node.layer.has_loss
+    if not is_loss or op.node.micro is None or op.state.divided_by == "nothing":
+        return []
+    return [_scaling(op, lambda: share_of_part(op, ops))]
 
 
 def _scaling(op: Op, share: Callable[[], float]) -> Step:

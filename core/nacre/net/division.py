@@ -49,14 +49,14 @@ class Division:
         return {name: shape for name, shape in self.parameters.items() if name not in here}
 
     @property
-    def losses(self) -> list[str]:
-        """The names of the layers with a loss, on any rank."""
-        return [node.name for node in self.wiring.nodes if node.layer.has_loss]
+    def losses(self) -> dict[str, str]:
+        """The names of the layers with a loss, on any rank: each with that of the layer of whole batches."""
+        return {node.name: node.whole_name for node in self.wiring.nodes if node.layer.has_loss}
 
     @property
     def counting(self) -> list[str]:
-        """The names of the layers with statistics, on any rank."""
-        return [node.name for node in self.wiring.nodes if node.layer.has_stats]
+        """The names of the layers of whole batches with statistics, on any rank."""
+        return [*dict.fromkeys(node.whole_name for node in self.wiring.nodes if node.layer.has_stats)]
 
     @property
     def bridges(self) -> tuple[Bridge, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any, cast
 
@@ -46,7 +46,11 @@ class Statistics:
         self._collectives = collectives
         self._communicator, self._apart = communicator, apart
         self._own = "rows" if collectives is None else ROWS_OF_PART
-        names = [op.name for op in self._losing] if collectives is None else list(collectives.loss_values)
+        self._parts: dict[str, list[Op]] = {}
+        for op in self._counting:
+            self._parts.setdefault(op.node.whole_name, []).append(op)
+        whole = [op.node.whole_name for op in self._losing] if collectives is None else collectives.loss_values
+        names = [*dict.fromkeys(whole)]
         self._totals, self._rows, self._own_rows = dict.fromkeys(names, 0.0), 0, 0
 
     def losses(self) -> dict[str, float]:
@@ -56,10 +60,15 @@ class Statistics:
         try:
             for op in self._losing:
                 if shares is None or shares.of[op.name]:  # else this rank had no row, and the loss was not run
-                    found[op.name] = share_of_part(op) * float(op.state.loss)
+                    found[op.name] = share_of_part(op, self._losing) * float(op.state.loss)
         except (AttributeError, TypeError, ValueError) as error:
             raise self._no_loss(error) from error
-        return found if shares is None else self._of_all_ranks(found, shares)
+        every = found if shares is None else self._of_all_ranks(found, shares)
+        losses = dict.fromkeys((op.node.whole_name for op in self._losing if op.name in every), 0.0)
+        for op in self._losing:
+            if op.name in every:
+                losses[op.node.whole_name] += every[op.name]
+        return losses
 
     def _of_all_ranks(self, losses: dict[str, float], shares: Shares) -> dict[str, float]:
         """Return the losses of the batch of all ranks. They talk once about each batch, the first time."""
@@ -91,7 +100,7 @@ class Statistics:
         return any_rank(communicator, here) if counting or len(self._totals) > 1 else True
 
     def statistics(self) -> dict[str, dict[str, float]]:
-        found = {op.name: self._statistics_of(op) for op in self._counting}
+        found = {name: self._statistics_of(ops) for name, ops in self._parts.items()}
         if self._collectives is not None:  # each rank has those of its own layers
             every = self._collectives.communicator.gather(found)
             found = {name: next(one[name] for one in every if name in one) for name in self._collectives.counting}
@@ -118,31 +127,39 @@ class Statistics:
             with blaming(op.state):
                 op.state.reset_statistics()
 
-    def _statistics_of(self, op: Op) -> dict[str, float]:
-        """Return the statistics of a layer, of all ranks."""
-        communicator, state = self._communicator, op.state
+    def _statistics_of(self, ops: Sequence[Op]) -> dict[str, float]:
+        """Return the statistics of a layer: of all ranks, and of all parts of the batches, each of which has an op."""
+        communicator, op = self._communicator, ops[0]
         if self._collectives is not None and by_records(op.node.part):
             communicator = self._collectives.communicator
-        if communicator is None:
+        if communicator is None and len(ops) == 1:
             return _statistics_of(op)
         import numpy as np
 
+        own: list[dict[str, Any]] = []
+        for one in ops:
+            with blaming(one.state):
+                if (found := one.state.collected()) is None:
+                    return self._mean(communicator, ops)
+                own.append({name: np.array(array) for name, array in found.items()})  # what it returned is its own
+        state = op.state
         with blaming(state):
-            found = state.collected()
-            if found is None:
-                return self._mean(communicator, _statistics_of(op))
-            own = {name: np.array(array) for name, array in found.items()}  # what it returned is still its own
             try:
                 state.reset_statistics()
-                for other in communicator.gather_arrays(own):
-                    state.join(other)
+                for arrays in own:
+                    for other in [arrays] if communicator is None else communicator.gather_arrays(arrays):
+                        state.join(other)
                 return _statistics_of(op)
             finally:
                 state.reset_statistics()
-                state.join(own)
+                state.join(own[0])
 
-    def _mean(self, communicator: Communicator, found: dict[str, float]) -> dict[str, float]:
-        """Return the mean of the statistics of all ranks, by the rows that each has counted."""
+    def _mean(self, communicator: Communicator | None, ops: Sequence[Op]) -> dict[str, float]:
+        """Return the mean of the statistics of all ranks, by the rows that each has counted, and of equal parts."""
+        parts = [_statistics_of(op) for op in ops]
+        found = {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}
+        if communicator is None:
+            return found
         every = communicator.gather([self._own_rows, found])
         total = sum(rows for rows, _ in every) or 1
         return {name: sum(rows * other[name] for rows, other in every if rows) / total for name in found}

@@ -46,6 +46,11 @@ class Node:
         return self.user.name if self.inside is None else self.inside.name
 
     @property
+    def whole_name(self) -> str:
+        """The name of the layer that works on whole batches, of which this may have a part."""
+        return self.name if self.micro is None else self.micro.name
+
+    @property
     def bottoms(self) -> tuple[str, ...]:
         return bottoms_of(self.layer) if self.inside is None else self.inside.bottoms
 

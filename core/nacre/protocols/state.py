@@ -191,12 +191,12 @@ class LayerState:
     def collected(self) -> Mapping[str, Any] | None:
         """Return what the statistics are made of since the last reset, as arrays and numbers, for `join` (`has_stats`).
 
-        None means that they cannot be joined: then those of several ranks are their mean.
+        None means that they cannot be joined: then those of several ranks, or micro-batches, are their mean.
         """
         return None
 
     def join(self, other: Mapping[str, Any]) -> None:
-        """Add what a state of this layer on another rank has collected, as NumPy arrays (`has_stats`)."""
+        """Add what a state of this layer has collected, of other records, as NumPy arrays (`has_stats`)."""
         raise ContractError(f"{type(self).__name__} does not define join")
 
     def reset_statistics(self) -> None:

@@ -16,13 +16,14 @@ class GPipe(BP):
 
     For a net whose layers are on several ranks (`location`): while a rank works on one micro-batch, the next rank works
     on the one before. The batches of the sources are cut into `micro_batches` parts of equal length; the layer conv1
-    becomes conv1#0, conv1#1, ..., with the same parameters, whose gradients are added up. A loss is the sum of those of
-    the parts, each multiplied by 1 / micro_batches, unless it is a sum that nothing divides. Masks of dropout are those
-    of the whole batch, the statistics of a batch norm those of each micro-batch. All other phases are as they are
-    without it. Huang and others, "GPipe: efficient training of giant neural networks using pipeline parallelism", 2019.
+    becomes conv1#0, conv1#1, ..., with the same parameters, whose gradients are added up. Losses and statistics have
+    the names of the layers without parts: a loss is the sum of those of the parts, each multiplied by 1 /
+    micro_batches, or by its share of what the loss counts, unless nothing divides it. Masks of dropout are those of the
+    whole batch, the statistics of a batch norm those of each micro-batch. All other phases are as they are without it.
+    Huang and others, "GPipe: efficient training of giant neural networks using pipeline parallelism", 2019.
 
     Raises:
-        ConfigError: a batch cannot be cut so, or a loss divides by labels that it does not ignore.
+        ConfigError: a batch cannot be cut so; or a loss that divides by what it counts is also divided by records.
     """
 
     micro_batches: Annotated[int, positive, "parts of a batch"] = 4
@@ -56,15 +57,4 @@ class GPipe(BP):
         """Return a layer for one micro-batch."""
         names = ([f"{blob}#{number}" for blob in blobs] for blobs in (node.bottoms, node.tops))
         part = Micro(node.name, number, self.micro_batches)
-        if node.layer.has_loss:
-            _refuse_count(node)
         return replace(node.again(f"{node.name}#{number}", *names), micro=part)
-
-
-def _refuse_count(node: Node) -> None:
-    loss = node.layer
-    if getattr(loss, "ignore_label", None) is not None and getattr(loss, "normalize", "") == "valid":
-        raise ConfigError(
-            f"{node.name}: it divides by its labels that count, whose number differs among micro-batches",
-            'set normalize = "full" or "batch"',
-        )

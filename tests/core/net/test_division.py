@@ -9,7 +9,7 @@ import pytest
 
 import nacre
 from divided_nets import BATCH, OPTIONS, check_equal, gathered, learned, nets_of, solver, source
-from nacre import ConfigError, DataError, InputLayer, Net, TopologyError
+from nacre import ConfigError, DataError, InputLayer, LayerState, Net, TopologyError
 from nacre.cli.training import begin_text
 from nacre.random import Random
 from nacre.testing.crew import crew, own_backend, together
@@ -36,6 +36,7 @@ from nacre_layers import (
     SquareLossLayer,
     SumLossLayer,
 )
+from nacre_layers.metrics.accuracy import AccuracyState
 from nacre_onednn.backend import OnednnBackend
 from nacre_parallel import AllReduce
 
@@ -135,6 +136,69 @@ def test_a_loss_that_nothing_divides_is_the_sum_of_those_of_the_micro_batches(pa
         )
 
     check_equal(make, parts, algorithm=GPIPE)
+
+
+def ignoring(way, parts):
+    """Two losses that divide by the labels that they count, of which micro-batches have different numbers."""
+    *layers, loss = mlp(lambda kind: {})
+    few = replace(loss, ignore_label=2)
+    none = SoftmaxLossLayer(name="few", bottoms=["ip3", "label"], ignore_label=5, weight=0.3, **way)
+    return [*placed([*layers, few], [0, 0, 0, 1 % parts, parts - 1, parts - 1]), none]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_a_loss_that_divides_by_what_it_counts_is_that_of_the_whole_batch(parts):
+    check_equal(lambda: ignoring({"location": parts - 1}, parts), parts, algorithm=GPIPE)
+
+
+def test_micro_batches_by_records_of_a_loss_that_divides_by_what_it_counts_are_refused():
+    def make(rank):
+        with pytest.raises(ConfigError, match="few: it divides by what it counts, so its micro-batches cannot be div"):
+            nets_of(lambda: ignoring({"partition_dim": 0}, 2), [rank], algorithm=GPIPE)
+
+    ranks = crew(2)
+    together(ranks, lambda rank: make(ranks[rank]))
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_statistics_of_micro_batches_are_those_of_the_whole_batches(parts):
+    """Of metrics and of several losses; they have the layers' own names."""
+
+    def make():
+        both = {"bottoms": ["ip3", "label"]}
+        metrics = [
+            AccuracyLayer(name="accuracy", **both, ignore_label=1),
+            AccuracyLayer(name="top", **both, top_k=2),
+            PerplexityLayer(name="perplexity", **both),
+        ]
+        first, *layers = ignoring({"location": parts - 1}, parts)
+        return [first, *layers, *placed(metrics, [parts - 1, 0, parts - 1])]
+
+    def trained(net, **fields):
+        _, training = learned(net, 4, **fields)
+        return [training.take_statistics(), net.losses()]
+
+    ranks = crew(parts)
+    nets = nets_of(make, ranks, algorithm=GPIPE)
+    expected = trained(Net("net", make(), backend="numpy", **OPTIONS))
+    assert set(expected[0]) == {"accuracy", "top", "perplexity", "loss", "few"}
+    for found in together(ranks, lambda rank: trained(nets[rank], algorithm=GPIPE)):
+        assert found[0].keys() == expected[0].keys()
+        for name, values in expected[0].items():
+            assert found[0][name] == pytest.approx(values, rel=1e-9), name
+        assert found[1] == pytest.approx(expected[1], rel=1e-9)
+
+
+def test_statistics_that_cannot_be_joined_are_the_means_of_the_micro_batches(monkeypatch):
+    def trained(algorithm):
+        layers = [*mlp(lambda kind: {}), AccuracyLayer(name="accuracy", bottoms=["ip3", "label"])]
+        net = Net("net", layers, backend="numpy", algorithm=algorithm, **OPTIONS)
+        _, training = learned(net, 4, algorithm=algorithm)
+        return training.take_statistics()["accuracy"]["accuracy"]
+
+    expected = trained("BP")
+    monkeypatch.setattr(AccuracyState, "collected", LayerState.collected)
+    assert trained(GPIPE) == pytest.approx(expected, rel=1e-12)
 
 
 def pictures():
