@@ -57,6 +57,45 @@ class TestLocal(CommunicatorTests):
     sizes = (1,)
 
 
+PIECES = """
+import numpy as np
+from nacre_parallel import MpiCommunicator, mpi
+
+with MpiCommunicator.connect() as ranks:
+    plain, calls, mpi.TOGETHER = ranks._comm, [], 200
+    class Counted:
+        def __getattr__(self, name):
+            def call(*arguments):
+                given = next(one for one in arguments if one is not ranks._mpi.IN_PLACE)
+                calls.append(len(given[0] if isinstance(given, list) else given))
+                return getattr(plain, name)(*arguments)
+            return call
+    ranks._comm, ranks._most = Counted(), lambda: 30
+    for dtype in ("float64", "float16", "int32", "bool"):
+        for size in (0, 1, 3, 29, 30, 31, 60, 95):
+            numbers = np.arange(size) % 5
+            every = [(numbers + rank).astype(dtype) for rank in range(ranks.size)]
+            for op in ("max",) if dtype == "bool" else ("sum", "min"):
+                wanted = {"sum": np.sum, "min": np.min, "max": np.max}[op](every, axis=0).astype(dtype)
+                for ordered in (False, True):
+                    mine = every[ranks.rank].copy()
+                    ranks.allreduce(mine, op, ordered=ordered)
+                    assert np.array_equal(mine, wanted), (dtype, size, op)
+                    part = np.empty_like(wanted[ranks.part(size)])
+                    ranks.reduce_scatter(every[ranks.rank].copy(), part, op, ordered=ordered)
+                    assert np.array_equal(part, wanted[ranks.part(size)]), (dtype, size, op)
+            for root in range(ranks.size):
+                mine = every[ranks.rank].copy()
+                ranks.bcast(mine, root)
+                assert np.array_equal(mine, every[root]), (dtype, size, root)
+            out = np.empty(size, dtype)
+            ranks.allgather(every[0][ranks.part(size)].copy(), out)
+            assert np.array_equal(out, every[0]), (dtype, size)
+    assert max(calls) == 30, max(calls)
+    ranks._comm = plain
+"""
+
+
 class TestShm(CommunicatorTests):
     communicator = ShmCommunicator
     sizes = (2, 1, 3)
@@ -78,6 +117,14 @@ class TestMpi(CommunicatorTests):
 def test_splits_of_mpi_that_are_closed_can_be_made_without_end() -> None:
     done = subprocess.run(
         [MPIEXEC or "mpiexec", "-n", "2", sys.executable, "-c", SPLITS], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
+def test_an_mpi_that_cannot_count_so_far_does_what_all_do_together_in_pieces() -> None:
+    done = subprocess.run(
+        [MPIEXEC or "mpiexec", "-n", "3", sys.executable, "-c", PIECES], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 

@@ -131,17 +131,12 @@ def test_an_mpi_that_cannot_count_so_far_is_told_of(version: tuple[int, int], mo
     monkeypatch.setitem(sys.modules, "mpi4py.MPI", mpi)
     monkeypatch.setattr("nacre_parallel.mpi.COUNTED", 30)
     ranks = MpiCommunicator(Comm())
-    few, some, more = np.zeros(3), np.zeros(4), np.zeros(31)
-    for array, call in [
-        *((some, call) for call in (ranks.bcast, lambda array: ranks.allgather(array, array.copy()))),
-        *((some, lambda array, call=call: call(array, 0)) for call in (ranks.isend, ranks.irecv)),
-        *((more, call) for call in (ranks.allreduce, lambda array: ranks.reduce_scatter(array, array.copy()))),
-    ]:
+    for call in (ranks.isend, ranks.irecv):
         with pytest.raises(InterruptedError):
-            call(few)
+            call(np.zeros(3), 0)
         with pytest.raises((ContractError, InterruptedError)) as told:
-            call(array)
-        refused = re.match(r"(32 bytes|31 numbers) at once, but Open MPI v5.0.1 counts to 30", str(told.value))
+            call(np.zeros(4), 0)
+        refused = re.match(r"a message of 32 bytes, but Open MPI v5.0.1 counts to 30", str(told.value))
         assert bool(refused) == (version < (4, 0))
 
 

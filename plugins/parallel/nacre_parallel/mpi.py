@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -34,7 +34,8 @@ PASSED_ON = 0.5
 """Seconds after which a launcher has shown what a rank wrote: as soon as one aborts, it throws the rest away."""
 LATER = 5.0
 """Seconds after which a rank that has failed ends all, if the one that has failed before has not."""
-PIECE = 1 << 18  # numbers that are brought together from all ranks at a time
+PIECE = 1 << 18  # numbers of each rank that are brought together at a time, at most
+TOGETHER = 1 << 28  # bytes of all ranks that are brought together at a time, at most
 COUNTED = 2**31 - 1
 """What an MPI before version 4 of the standard can count: the bytes of a message, for example."""
 SHARED = Path("/dev/shm")
@@ -115,32 +116,34 @@ class MpiCommunicator(Communicator):
         flat = flat_view(array)
         check_op(op, flat)
         if self._by_hand(flat, op, ordered=ordered):
-            for start in range(0, len(flat), PIECE):
-                piece = flat[start : start + PIECE]
+            for piece in _pieces(flat, max(1, min(PIECE, TOGETHER // (self.size * flat.itemsize)))):
                 every = np.empty((self.size, len(piece)), flat.dtype)
                 self.allgather(piece, every)
                 reduce_into(list(every), op, piece)
-        elif len(flat):
-            self._check_count(len(flat), "numbers")
-            self._wait(self._comm.Iallreduce(self._mpi.IN_PLACE, flat, self._op(op)))
+            return
+        for piece in _pieces(flat, self._most()):
+            self._wait(self._comm.Iallreduce(self._mpi.IN_PLACE, piece, self._op(op)))
 
     def reduce_scatter(self, array: Any, out: Any, op: Any = "sum", *, ordered: bool = False) -> None:
         flat, into = flat_view(array), flat_view(out, "out")
         check_op(op, flat)
         mine = self.part(len(flat))
         check_part(into, flat, mine.stop - mine.start, "array")
-        if self._by_hand(flat, op, ordered=ordered):
+        if self._by_hand(flat, op, ordered=ordered) or len(flat) > self._most():
             self.allreduce(flat, op, ordered=ordered)
             into[...] = flat[mine]
         elif len(flat):
-            self._check_count(len(flat), "numbers")
             counts = [self._length(len(flat), rank) for rank in range(self.size)]
             self._wait(self._comm.Ireduce_scatter(flat, into, counts, self._op(op)))
 
     def allgather(self, array: Any, out: Any) -> None:
         given, into = flat_view(array, writes=False), flat_view(out, "out")
         check_part(given, into, self._length(len(into), self.rank), "out")
-        self._check_count(into.nbytes, "bytes")
+        if into.nbytes > self._most():
+            into[self.part(len(into))] = given
+            for rank in range(self.size):
+                self.bcast(into[self.part(len(into), rank)], rank)
+            return
         size = into.itemsize
         counts = [self._length(len(into), rank) * size for rank in range(self.size)]
         starts = [self.part(len(into), rank).start * size for rank in range(self.size)]
@@ -150,8 +153,8 @@ class MpiCommunicator(Communicator):
     def bcast(self, array: Any, root: int = 0) -> None:
         flat = flat_view(array)
         self.check_rank(root, "root")
-        self._check_count(flat.nbytes, "bytes")
-        self._wait(self._comm.Ibcast([_bytes(flat), self._mpi.BYTE], root))
+        for piece in _pieces(_bytes(flat), self._most()):
+            self._wait(self._comm.Ibcast([piece, self._mpi.BYTE], root))
 
     def barrier(self) -> None:
         self._wait(self._comm.Ibarrier())
@@ -174,12 +177,16 @@ class MpiCommunicator(Communicator):
         near.Free()
         return self._shared.add(array, window.Free)
 
-    def _check_count(self, count: int, what: str) -> None:
-        """Raise ContractError if a call has more numbers, or bytes, than this MPI can count."""
-        if count > COUNTED and self._mpi.Get_version() < (4, 0):
+    def _most(self) -> int:
+        """Return how many numbers, or bytes, one call of this MPI can have; collective ones are made in pieces."""
+        return COUNTED if self._mpi.Get_version() < (4, 0) else sys.maxsize
+
+    def _check_message(self, size: int) -> None:
+        """Raise ContractError if a message, which is never in pieces, has more bytes than this MPI can count."""
+        if size > self._most():
             library = _first_words(self._mpi.Get_library_version())
             raise ContractError(
-                f"{count:,} {what} at once, but {library} counts to {COUNTED:,}",
+                f"a message of {size:,} bytes, but {library} counts to {COUNTED:,}",
                 "use an MPI of version 4 of the standard, such as MPICH 4 or newer, or divide the largest layer",
             )
 
@@ -208,7 +215,7 @@ class MpiCommunicator(Communicator):
     def isend(self, array: Any, to: int, tag: int = 0) -> Request:
         self.check_rank(to, "to")
         flat = flat_view(array, writes=False)
-        self._check_count(flat.nbytes, "bytes")
+        self._check_message(flat.nbytes)
         for one in [*self._under_way]:
             one.forget_if_sent()
         request = self._comm.Isend([_bytes(flat), self._mpi.BYTE], to, tag)
@@ -217,7 +224,7 @@ class MpiCommunicator(Communicator):
     def irecv(self, array: Any, source: int, tag: int = 0) -> Request:
         self.check_rank(source, "source")
         flat = flat_view(array)
-        self._check_count(flat.nbytes, "bytes")
+        self._check_message(flat.nbytes)
         request = self._comm.Irecv([_bytes(flat), self._mpi.BYTE], source, tag)
         return _Receive(request, flat, self._mpi, self._under_way, source, tag)
 
@@ -357,3 +364,9 @@ class _Receive(_Message):
 
 def _bytes(flat: Any) -> Any:
     return flat.view("uint8")
+
+
+def _pieces(flat: Any, most: int) -> Iterator[Any]:
+    """Yield the numbers of an array, so many at a time."""
+    for start in range(0, len(flat), most):
+        yield flat[start : start + most]
