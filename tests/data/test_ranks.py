@@ -1,6 +1,7 @@
 """Ranks: in training their batches are one batch of one process; elsewhere together they feed a pass exactly once."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -246,9 +247,30 @@ def test_too_few_records_for_all_ranks() -> None:
     layer = MemoryDataLayer(name="ids", tops=["id"], data=[np.arange(10)], batch_size=4)
     with pytest.raises(DataError, match=r"ids: batch_size=4 on each of 3 ranks, .* 10 records\n  .*batch_size to 3"):
         state_at(layer, "train", 0, 3)
-    with pytest.raises(DataError, match=r"ids: batch_size=4 on each of 11 ranks.*\n  train on 10 ranks or fewer"):
+    with pytest.raises(
+        DataError, match=r"ids: batch_size=4 on each of 11 ranks.*\n  let at most 10 of .* batch_size of 1$"
+    ):
         state_at(layer, "train", 0, 11)
+    state_at(replace(layer, batch_size=1), "train", 0, 10)
     state_at(layer, "validation", 10, 11)
+
+
+@pytest.mark.parametrize(
+    ("records", "ranks", "advice", "batch_size", "fewer"),
+    [
+        (10, 3, "set batch_size to 10 or less", 9, 3),
+        (2, 3, "let at most 2 of the ranks train, .* batch_size of 2", 2, 2),
+    ],
+)
+def test_too_few_records_for_a_batch_of_all_ranks(
+    records: int, ranks: int, advice: str, batch_size: int, fewer: int
+) -> None:
+    """The batch_size that is told of is that of the net file, and the advice is right."""
+    layer = MemoryDataLayer(name="ids", tops=["id"], data=[np.arange(records)], batch_size=12)
+    with pytest.raises(DataError, match=rf"ids: batch_size=12 of 3 ranks together, .* {records} records\n  {advice}"):
+        state_at(divided(layer, 0, ranks), "train", 0, ranks)
+    for rank in range(fewer):
+        state_at(divided(replace(layer, batch_size=batch_size), rank, fewer), "train", rank, fewer)
 
 
 def test_a_prefetch_feeds_its_part_of_a_batch_that_ranks_divide_unevenly() -> None:

@@ -23,7 +23,7 @@ from nacre_layers import (
     SoftmaxLossLayer,
     SumLossLayer,
 )
-from nacre_parallel import AllReduce, LocalCommunicator, Sandblaster
+from nacre_parallel import AllReduce, Downpour, LocalCommunicator, Sandblaster
 from nacre_parallel.frameworks.batches import divided
 from rank_pool import Pool, pool
 
@@ -107,8 +107,12 @@ def test_a_batch_that_cannot_be_divided_is_refused() -> None:
     train_part, validation_part, *_ = AllReduce().layers(mlp(), ranks)
     assert (train_part.batch_size, validation_part.batch_size) == (2, 2)
     assert train_part.undivided.batch_size == 12
-    with pytest.raises(ConfigError, match=r"train: batch_size=4 cannot be divided among 5 ranks"):
+    with pytest.raises(ConfigError, match=r"train: batch_size=4 cannot be divided among 5 ranks\n  use 5 or more; or"):
         AllReduce().layers(sources((9,), 4), ranks)
+    with pytest.raises(
+        ConfigError, match=r"train: batch_size=9 cannot be divided among 4 workers\n  use a multiple of 4"
+    ):
+        Downpour().layers(sources((9,), 9), ranks)
     with pytest.raises(ConfigError, match=r"train: batch_size=2 cannot be divided among 4 workers"):
         Sandblaster().layers(sources((9,), 2), ranks)
     assert AllReduce().layers(sources((9,), 4)[1:], ranks)[0].batch_size == 1

@@ -121,13 +121,15 @@ class RecordSourceLayer(Layer, is_source=True):
 
 def check_batch(layer: Any, backend: Any, count: int) -> None:
     """Raise DataError if the batch of a layer is larger than its data in phase `train`; in others it is filled up."""
-    ranks = backend.ranks
-    if backend.phase == "train" and backend.joined(layer.batch_size)[1] > count:
-        each = f" on each of {ranks} ranks" if ranks > 1 else ""
-        most = count // ranks
+    ranks, together = backend.ranks, layer.batch_part is not None
+    whole = backend.joined(layer.batch_size)[1]
+    if backend.phase == "train" and whole > count:
+        size, most = (whole, count) if together else (layer.batch_size, count // ranks)
+        who = "" if ranks == 1 else f" of {ranks} ranks together" if together else f" on each of {ranks} ranks"
+        fewer = f"let at most {count} of the ranks train, with a batch_size of {count if together else 1}"
         raise DataError(
-            f"{layer.name}: batch_size={layer.batch_size}{each}, but the data have only {count} records",
-            f"set batch_size to {most} or less" if most else f"train on {count} ranks or fewer",
+            f"{layer.name}: batch_size={size}{who}, but the data have only {count} records",
+            f"set batch_size to {most} or less" if count >= ranks else fewer,
         )
 
 

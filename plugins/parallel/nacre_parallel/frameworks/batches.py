@@ -81,9 +81,10 @@ def divided(
             parts = [-(-size // ranks) for size in every]
         else:
             if trains and (min(every) < ranks or (odd and (mixed or not uneven))):
+                right = f"{ranks} or more" if uneven and not mixed else f"a multiple of {ranks}"
                 raise ConfigError(
                     f"{layer.name}: batch_size={sizes} cannot be divided among {ranks} {who}",
-                    f"use a multiple of {ranks}; or let it be that of each rank: framework = "
+                    f"use {right}; or let it be that of each rank: framework = "
                     f'{{ type = "{framework}", batch = "each" }} in [solver]',
                 )
             bounds = [part_of(size, rank, ranks) for size in every]
