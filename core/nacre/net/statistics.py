@@ -64,10 +64,11 @@ class Statistics:
         except (AttributeError, TypeError, ValueError) as error:
             raise self._no_loss(error) from error
         every = found if shares is None else self._of_all_ranks(found, shares)
-        losses = dict.fromkeys((op.node.whole_name for op in self._losing if op.name in every), 0.0)
+        losses: dict[str, float] = {}
         for op in self._losing:
             if op.name in every:
-                losses[op.node.whole_name] += every[op.name]
+                name = op.node.whole_name
+                losses[name] = losses.get(name, 0.0) + every[op.name]
         return losses
 
     def _of_all_ranks(self, losses: dict[str, float], shares: Shares) -> dict[str, float]:
