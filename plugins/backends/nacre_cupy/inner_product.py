@@ -10,7 +10,7 @@ from nacre_layers.linear.inner_product import InnerProductLayer, InnerProductSta
 from nacre_layers.neurons import is_relu
 
 from .kernels.bias import BiasGradient
-from .kernels.blobs import convert, transpose
+from .kernels.blobs import convert, multiply_narrow, transpose
 
 
 class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtypes=("float32", "float64")):
@@ -64,7 +64,7 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
         for bottom, top in zip(inputs, self.blobs, strict=True):
             made = self._room(top, 1)
             x, y = self._rows(self._in_order(bottom, 0), made)
-            self._multiply_narrow(x, weight.T, y, bias, relu=self.relu)
+            multiply_narrow(self.backend, x, weight.T, y, bias, relu=self.relu)
             self._lay(made, top)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
@@ -87,31 +87,9 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
 
     def _multiply(self, a: Array, b: Array, out: Array) -> None:
         if self.narrow:
-            self._multiply_narrow(a, b, out)
+            multiply_narrow(self.backend, a, b, out)
         else:
             self.products.matmul(a, b, out)
-
-    def _multiply_narrow(self, a: Array, b: Array, out: Array, bias: Array = None, *, relu: bool = False) -> None:
-        """Multiply matrices of bf16; where cuBLASLt cannot do that with all that is behind, in float32."""
-        if self.products.narrow(a, b, out, bias, relu=relu):
-            return
-        view, xp = self.backend, self.backend.xp
-        made = out if str(out.dtype) == "float32" else view.scratch(out.shape, "float32", 7)
-        self.products.matmul(self._widened(a, 5), self._widened(b, 6), made)
-        if bias is not None:
-            xp.add(made, self._widened(bias, 5), out=made)
-        if relu:
-            xp.maximum(made, 0, out=made)
-        if made is not out:
-            convert(view, made, out)
-
-    def _widened(self, array: Array, slot: int) -> Array:
-        """Return an array of bf16, or its transpose, in float32."""
-        turned = not array.flags.c_contiguous
-        given = array.T if turned else array
-        made = self.backend.scratch(given.shape, "float32", slot)
-        convert(self.backend, given, made)
-        return made.T if turned else made
 
     def _gated(self, number: int, top: Own, dy: Array) -> Array:
         """Return the gradient below the ReLU; for the first top, write that of the bias."""

@@ -1,7 +1,9 @@
 // The gates of LSTM, GRU and RNN: what is done in one step besides the products, in one pass over memory.
 //
 // Arrays are (rows, blocks · hidden), one row for each sequence. `gates` have the products of all weights with x, and
-// `product` those with the state; both biases, each for all blocks, and `peephole` may be null.
+// `product` those with the state; both biases, each for all blocks, and `peephole` may be null. Arrays whose names begin
+// with `narrow` get the numbers of another one in bf16, for products; they may be null. `dy` is the gradient of the top,
+// which is added to `dh`; it may be null, too, and has a row every `ahead` numbers.
 
 #include "common.cuh"
 
@@ -27,9 +29,10 @@ template <class T, int N> struct Lane { // N neighbours
         const Lane factor(from);
         for (int n = 0; n < N; n++) at[n] += factor.at[n] * other.at[n];
     }
-    __device__ void put(T *to) const {
-        Pack<T, N> pack;
-        for (int n = 0; n < N; n++) pack.at[n] = narrow<T>(at[n]);
+    template <class To> __device__ void put(To *to) const {
+        if (to == nullptr) return;
+        Pack<To, N> pack;
+        for (int n = 0; n < N; n++) pack.at[n] = narrow<To>((Wide<To>)at[n]);
         store<N>(to, pack);
     }
 };
@@ -50,8 +53,15 @@ template <class T, class Work> __device__ inline void for_each_unit(i64 rows, i6
     }
 }
 
-template <class T> __device__ inline const T *at(const T *array, i64 index) {
-    return array == nullptr ? nullptr : array + index;
+template <class T> __device__ inline T *at(T *array, i64 index) { return array == nullptr ? nullptr : array + index; }
+
+// Whether as many neighbours as of T can be stored in bf16 at once, and be loaded from every row of dy.
+template <class T> __device__ inline bool fits(const bf16 *one, const bf16 *other = nullptr) {
+    const u64 bytes = Lanes<T>::most * sizeof(bf16);
+    return (u64)one % bytes == 0 && (u64)other % bytes == 0;
+}
+template <class T> __device__ inline bool fits(const T *dy, i64 ahead) {
+    return aligned(dy) && (dy == nullptr || ahead % Lanes<T>::most == 0);
 }
 
 // The sum of a block of both products and both biases.
@@ -67,8 +77,8 @@ __device__ inline Lane<T, N> total(const T *gates, const T *product, const T *bi
 // c' = f c + i g and h' = o tanh(c'). `gates` get i, f, g and o. `h` may be what a projection is made of.
 template <class T>
 __global__ void lstm_forward(T *gates, const T *product, const T *bias_x, const T *bias_h, const T *peephole,
-                             const T *c_old, T *c_new, T *tanh_c, T *h, i64 rows, i64 hidden) {
-    const bool fit = aligned(gates, product, bias_x, bias_h, peephole, c_old, c_new, tanh_c, h);
+                             const T *c_old, T *c_new, T *tanh_c, T *h, bf16 *narrow_h, i64 rows, i64 hidden) {
+    const bool fit = aligned(gates, product, bias_x, bias_h, peephole, c_old, c_new, tanh_c, h) && fits<T>(narrow_h);
     for_each_unit<T>(rows, hidden, fit, [=](auto count, i64 row, i64 column) {
         const int N = decltype(count)::value;
         typedef Lane<T, N> L;
@@ -100,21 +110,23 @@ __global__ void lstm_forward(T *gates, const T *product, const T *bias_x, const 
         cell.put(c_new + unit);
         bent.put(tanh_c + unit);
         out.put(h + unit);
+        out.put(at(narrow_h, unit));
     });
 }
 
 // `dc`, the gradient of the new cell without the part that comes by the output, becomes that of the old one.
 template <class T>
-__global__ void lstm_backward(const T *gates, const T *tanh_c, const T *c_old, const T *peephole, const T *dh, T *dc,
-                              T *dgates, i64 rows, i64 hidden) {
-    const bool fit = aligned(gates, tanh_c, c_old, peephole, dh, dc, dgates);
+__global__ void lstm_backward(const T *gates, const T *tanh_c, const T *c_old, const T *peephole, const T *dh,
+                              const T *dy, i64 ahead, T *dc, T *dgates, bf16 *narrow_dgates, i64 rows, i64 hidden) {
+    const bool fit = aligned(gates, tanh_c, c_old, peephole, dh, dc, dgates) && fits(dy, ahead) && fits<T>(narrow_dgates);
     for_each_unit<T>(rows, hidden, fit, [=](auto count, i64 row, i64 column) {
         const int N = decltype(count)::value;
         typedef Lane<T, N> L;
         const i64 start = row * 4 * hidden + column, unit = row * hidden + column;
         L i(gates + start), f(gates + start + hidden), g(gates + start + 2 * hidden), o(gates + start + 3 * hidden);
-        const L bent(tanh_c + unit), c(c_old + unit), slope(dh + unit);
-        L cell(dc + unit);
+        const L bent(tanh_c + unit), c(c_old + unit);
+        L cell(dc + unit), slope(dh + unit);
+        slope.add(at(dy, row * ahead + column));
         L di, df, dg, out;
         for (int n = 0; n < N; n++) {
             out.at[n] = (o.at[n] - o.at[n] * o.at[n]) * (slope.at[n] * bent.at[n]);
@@ -129,10 +141,11 @@ __global__ void lstm_backward(const T *gates, const T *tanh_c, const T *c_old, c
         }
         cell.add_product(at(peephole, column), di);
         cell.add_product(at(peephole, column + hidden), df);
-        di.put(dgates + start);
-        df.put(dgates + start + hidden);
-        dg.put(dgates + start + 2 * hidden);
-        out.put(dgates + start + 3 * hidden);
+        const L *of_gates[] = {&di, &df, &dg, &out};
+        for (int block = 0; block < 4; block++) {
+            of_gates[block]->put(at(dgates, start + block * hidden));
+            of_gates[block]->put(at(narrow_dgates, start + block * hidden));
+        }
         cell.put(dc + unit);
     });
 }
@@ -140,8 +153,8 @@ __global__ void lstm_backward(const T *gates, const T *tanh_c, const T *c_old, c
 // h' = n + (h - n) z with n = tanh(W_n x + r reset), where `reset` gets R_n h with its bias. `gates` get r, z and n.
 template <class T>
 __global__ void gru_forward(T *gates, const T *product, const T *bias_x, const T *bias_h, const T *h_old, T *reset,
-                            T *h_new, i64 rows, i64 hidden) {
-    const bool fit = aligned(gates, product, bias_x, bias_h, h_old, reset, h_new);
+                            T *h_new, bf16 *narrow_h, i64 rows, i64 hidden) {
+    const bool fit = aligned(gates, product, bias_x, bias_h, h_old, reset, h_new) && fits<T>(narrow_h);
     for_each_unit<T>(rows, hidden, fit, [=](auto count, i64 row, i64 column) {
         const int N = decltype(count)::value;
         typedef Lane<T, N> L;
@@ -163,20 +176,25 @@ __global__ void gru_forward(T *gates, const T *product, const T *bias_x, const T
         n_gate.put(gates + start + 2 * hidden);
         part.put(reset + unit);
         out.put(h_new + unit);
+        out.put(at(narrow_h, unit));
     });
 }
 
 // `direct` gets what goes to the old state past the gates, `dproducts` the gradient of the products with it.
 template <class T>
-__global__ void gru_backward(const T *gates, const T *reset, const T *h_old, const T *dh, T *direct, T *dgates,
-                             T *dproducts, i64 rows, i64 hidden) {
-    const bool fit = aligned(gates, reset, h_old, dh, direct, dgates, dproducts);
+__global__ void gru_backward(const T *gates, const T *reset, const T *h_old, const T *dh, const T *dy, i64 ahead,
+                             T *direct, T *dgates, T *dproducts, bf16 *narrow_dgates, bf16 *narrow_dproducts, i64 rows,
+                             i64 hidden) {
+    const bool fit = aligned(gates, reset, h_old, dh, direct, dgates, dproducts) && fits(dy, ahead) &&
+                     fits<T>(narrow_dgates, narrow_dproducts);
     for_each_unit<T>(rows, hidden, fit, [=](auto count, i64 row, i64 column) {
         const int N = decltype(count)::value;
         typedef Lane<T, N> L;
         const i64 start = row * 3 * hidden + column, unit = row * hidden + column;
         const L r(gates + start), z(gates + start + hidden), n_gate(gates + start + 2 * hidden), part(reset + unit);
-        const L h(h_old + unit), slope(dh + unit);
+        const L h(h_old + unit);
+        L slope(dh + unit);
+        slope.add(at(dy, row * ahead + column));
         L dr, dz, dn, past, of_product;
         for (int n = 0; n < N; n++) {
             dz.at[n] = (z.at[n] - z.at[n] * z.at[n]) * ((h.at[n] - n_gate.at[n]) * slope.at[n]);
@@ -185,12 +203,13 @@ __global__ void gru_backward(const T *gates, const T *reset, const T *h_old, con
             dr.at[n] = (r.at[n] - r.at[n] * r.at[n]) * dn.at[n] * part.at[n];
             of_product.at[n] = dn.at[n] * r.at[n];
         }
-        dr.put(dgates + start);
-        dz.put(dgates + start + hidden);
-        dn.put(dgates + start + 2 * hidden);
-        dr.put(dproducts + start);
-        dz.put(dproducts + start + hidden);
-        of_product.put(dproducts + start + 2 * hidden);
+        const L *of_gates[] = {&dr, &dz, &dn}, *of_products[] = {&dr, &dz, &of_product};
+        for (int block = 0; block < 3; block++) {
+            of_gates[block]->put(at(dgates, start + block * hidden));
+            of_gates[block]->put(at(narrow_dgates, start + block * hidden));
+            of_products[block]->put(at(dproducts, start + block * hidden));
+            of_products[block]->put(at(narrow_dproducts, start + block * hidden));
+        }
         past.put(direct + unit);
     });
 }
@@ -206,24 +225,31 @@ struct Cut {
 };
 
 template <class T, class F>
-__global__ void rnn_forward(const T *gates, const T *product, const T *bias_x, const T *bias_h, T *h, i64 rows,
-                            i64 hidden) {
-    for_each_unit<T>(rows, hidden, aligned(gates, product, bias_x, bias_h, h), [=](auto count, i64 row, i64 column) {
+__global__ void rnn_forward(const T *gates, const T *product, const T *bias_x, const T *bias_h, T *h,
+                            bf16 *narrow_h, i64 rows, i64 hidden) {
+    const bool fit = aligned(gates, product, bias_x, bias_h, h) && fits<T>(narrow_h);
+    for_each_unit<T>(rows, hidden, fit, [=](auto count, i64 row, i64 column) {
         const int N = decltype(count)::value;
         const i64 unit = row * hidden + column;
         Lane<T, N> sum = total<T, N>(gates, product, bias_x, bias_h, unit, column);
         for (int n = 0; n < N; n++) sum.at[n] = F::forward(sum.at[n]);
         sum.put(h + unit);
+        sum.put(at(narrow_h, unit));
     });
 }
 
-template <class T, class F> __global__ void rnn_backward(const T *h, const T *dh, T *dgates, i64 rows, i64 hidden) {
-    for_each_unit<T>(rows, hidden, aligned(h, dh, dgates), [=](auto count, i64 row, i64 column) {
+template <class T, class F>
+__global__ void rnn_backward(const T *h, const T *dh, const T *dy, i64 ahead, T *dgates, bf16 *narrow_dgates, i64 rows,
+                             i64 hidden) {
+    const bool fit = aligned(h, dh, dgates) && fits(dy, ahead) && fits<T>(narrow_dgates);
+    for_each_unit<T>(rows, hidden, fit, [=](auto count, i64 row, i64 column) {
         const int N = decltype(count)::value;
         const i64 unit = row * hidden + column;
         const Lane<T, N> y(h + unit);
         Lane<T, N> slope(dh + unit);
+        slope.add(at(dy, row * ahead + column));
         for (int n = 0; n < N; n++) slope.at[n] *= F::slope(y.at[n]);
-        slope.put(dgates + unit);
+        slope.put(at(dgates, unit));
+        slope.put(at(narrow_dgates, unit));
     });
 }

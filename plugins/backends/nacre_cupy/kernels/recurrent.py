@@ -19,6 +19,8 @@ from nacre_layers.recurrent.network import Piece
 from nacre_layers.recurrent.recurrence import Recurrence, first
 from nacre_layers.recurrent.rnn import RNNRecurrence, RNNState
 
+from .bias import BiasGradient
+from .blobs import convert, multiply_narrow
 from .launch import LANES, TYPES, launch, memory, scalars, too_large
 
 FUNCTIONS = {"Tanh": "Bent", "ReLU": "Cut"}
@@ -28,30 +30,119 @@ FUNCTIONS = {"Tanh": "Bent", "ReLU": "Cut"}
 class OnDevice(Recurrence):
     """A recurrence whose weights are multiplied as they lie, and whose gates are computed by a kernel.
 
-    In a net that computes in bf16 products are in TF32, which has more digits; all else, and what is kept, in float32.
+    In a net that computes in bf16 the factors of products are rounded to it, unless there are peepholes: then they are
+    rounded to TF32. All else, and what is kept, is in float32. States and gradients of gates are rounded by the kernels
+    that compute them.
     """
+
+    dy: Array = None
+    """The gradient of the output in a step, which the kernel adds to that of the state."""
 
     def __init__(self, work: Any, layer: Any, shape: tuple[int, int, int], *, backward: bool, keep: bool) -> None:
         super().__init__(work, layer, shape, backward=backward, keep=keep)
-        if work.backend.compute == "bf16":
+        bf16 = work.backend.compute == "bf16"
+        self.narrow = bf16 and not getattr(layer, "peepholes", False)
+        if bf16:
             self.xp = work.backend.backend.in_tf32
+        self.narrow_states = work.empty((self.steps + 1, self.images, self.size), "uint16") if self.narrow else None
+        self.factors_of: dict[str, Array] = {}
+        self.sums: dict[int, BiasGradient] = {}
+
+    # Products, and what they multiply
+
+    def multiply(self, a: Array, b: Array, out: Array) -> None:
+        """Write the product of two factors."""
+        if self.narrow:
+            multiply_narrow(self.work.backend, a, b, out)
+        else:
+            self.xp.matmul(a, b, out=out)
+
+    def factor(self, array: Array, name: str) -> Array:
+        """Return an array as products read it: in bf16 a copy, until the name is used again."""
+        if not self.narrow or str(array.dtype) == "uint16":
+            return array
+        made = self.work.scratch(array.shape, f"narrow {name}", "uint16")
+        convert(self.work.backend, array, made)
+        return made
+
+    def begin(self, weights: dict[str, Array], course: Course) -> None:
+        super().begin(weights, course)
+        for name, weight in weights.items():
+            if name.startswith("weight"):
+                self.factors_of[name] = weight
+                if self.narrow:
+                    self.factors_of[name] = self.pack(name, weight.shape, "uint16")
+                    convert(self.work.backend, weight, self.factors_of[name])
 
     def forward(self, x: Array, weights: dict[str, Array], course: Course, begin: Sequence[Array | None]) -> None:
         self.begin(weights, course)
         flat = self.gates.reshape(-1, self.width)
-        self.xp.matmul(x.reshape(-1, self.features), weights["weight_ih"].T, out=flat)
-        self.take_steps(course, begin, weights["weight_hh"].T)
+        self.multiply(self.factor(x.reshape(-1, self.features), "x"), self.factors_of["weight_ih"].T, flat)
+        self.take_steps(course, begin, self.factors_of["weight_hh"].T)
 
-    def product_with(self, state: Array, w_h: Array, gates: Array) -> Array:
-        """Return the products of all blocks with a state."""
+    def product_with(self, t: int, state: Array, w_h: Array, gates: Array) -> Array:
+        """Return the products of all blocks with the state before a step."""
         product = self.temporary(gates, "product")
-        self.xp.matmul(state, w_h, out=product)
+        if self.narrow_states is not None:
+            before = self.around(t)[0]
+            wide, state = state, first(self.narrow_states[before], state.shape[0])
+            masked = self.course.masks[before] is not None
+            if masked or not self.rounds_by_kernel or t == self.order[0]:
+                convert(self.work.backend, wide, state)
+        self.multiply(state, w_h, product)
         return product
+
+    @property
+    def rounds_by_kernel(self) -> bool:
+        """Whether what kernels round is complete: with lengths there are rows that they do not compute."""
+        return self.course.ends is None
+
+    def narrow_state(self, t: int, like: Array) -> Array | None:
+        """Return where the kernel writes the state after a step in bf16, if it does."""
+        return None if self.narrow_states is None else first(self.narrow_states[self.around(t)[1]], like.shape[0])
 
     @property
     def biases(self) -> tuple[Array | None, Array | None]:
         """Those of the input and of the state."""
         return self.weights.get("bias_ih"), self.weights.get("bias_hh")
+
+    # Backward
+
+    def of_gates(self, name: str) -> Array:
+        return self.work.scratch((self.steps, self.images, self.width), name, "uint16" if self.narrow else None)
+
+    def add_top(self, dh: Array, dy: Array) -> None:
+        self.dy = dy
+
+    def ends_of(self, *gradients: Array) -> tuple[Any, ...]:
+        """Return gradients of the gates as a kernel takes them: in the type of the net, and then in bf16."""
+        none = [None] * len(gradients)
+        return (*none, *gradients) if self.narrow else (*gradients, *none)
+
+    @property
+    def top(self) -> tuple[Any, int]:
+        """The gradient of the output in this step, and how far it is from row to row, as a kernel takes them."""
+        dy, self.dy = self.dy, None
+        return (None, 0) if dy is None else (dy, dy.strides[0] // dy.itemsize)
+
+    def product_back(self, dgates: Array, weight: str, out: Array) -> None:
+        self.multiply(self.factor(dgates, "dgates"), self.factors_of[weight], out)
+
+    def states_read(self) -> Array:
+        if self.narrow_states is None or not self.rounds_by_kernel:
+            return super().states_read()
+        return self.narrow_states[1:] if self.backward_in_time else self.narrow_states[:-1]
+
+    def product(self, dy: Array, x: Array, gradient: Array | None) -> None:
+        if gradient is not None:
+            self.multiply(self.factor(dy, "dy").T, self.factor(x, "x"), gradient)
+
+    def sum(self, dy: Array, gradient: Array | None) -> None:
+        if gradient is not None:
+            rows, columns = dy.shape
+            if columns not in self.sums:
+                self.sums[columns] = BiasGradient(self.work.backend, rows, columns)
+            self.sums[columns].enqueue(dy, gradient)
 
     def launch(self, kernel: str, like: Array, *arrays: Any) -> None:
         """Enqueue a kernel for a step, with `like` of the shape (sequences, hidden)."""
@@ -68,12 +159,23 @@ class LSTMOnDevice(OnDevice, LSTMRecurrence):
 
     def step(self, t: int, gates: Array, w_h: Array, old: list[Array], new: list[Array]) -> None:
         (h, c), (h_new, c_new) = old, new
-        product = self.product_with(h, w_h, gates)
-        whole = h_new if self.wholes is None else first(self.wholes[t], h.shape[0])
-        cells = c, c_new, first(self.tanh_c[t], h.shape[0])
-        self.launch("lstm_forward", c, gates, product, *self.biases, self.weights.get("peephole"), *cells, whole)
+        product = self.product_with(t, h, w_h, gates)
+        whole, narrow = h_new, self.narrow_state(t, h)
         if self.wholes is not None:
-            self.xp.matmul(whole, self.weights["weight_hr"].T, out=h_new)
+            whole, narrow = first(self.wholes[t], h.shape[0]), None
+        summands = gates, product, *self.biases, self.weights.get("peephole")
+        cells = c, c_new, first(self.tanh_c[t], h.shape[0])
+        self.launch("lstm_forward", c, *summands, *cells, whole, narrow)
+        if self.wholes is not None:
+            self.multiply(self.factor(whole, "whole"), self.factors_of["weight_hr"].T, h_new)
+            if (narrow := self.narrow_state(t, h)) is not None:
+                convert(self.work.backend, h_new, narrow)
+
+    def add_top(self, dh: Array, dy: Array) -> None:
+        if self.wholes is None:
+            super().add_top(dh, dy)
+        else:  # the kernel sees a product with the sum
+            self.xp.add(dh, dy, out=dh)
 
     def step_back(
         self, t: int, dgates: Array, products: Array, old: list[Array], new: list[Array], states: list[Array]
@@ -83,9 +185,10 @@ class LSTMOnDevice(OnDevice, LSTMRecurrence):
         if self.wholes is not None:
             self.xp.copyto(first(self.projected()[t], count), dh)
             whole = self.temporary(c, "dwhole")
-            self.xp.matmul(dh, self.weights["weight_hr"], out=whole)
+            self.product_back(dh, "weight_hr", whole)
         kept = first(self.gates[t], count), first(self.tanh_c[t], count)
-        self.launch("lstm_backward", c, *kept, c, self.weights.get("peephole"), whole, dc, dgates)
+        peephole, ends = self.weights.get("peephole"), self.ends_of(dgates)
+        self.launch("lstm_backward", c, *kept, c, peephole, whole, *self.top, dc, *ends)
         self.give_back(dgates, dh)
 
 
@@ -94,8 +197,9 @@ class GRUOnDevice(OnDevice, GRURecurrence):
 
     def step(self, t: int, gates: Array, w_h: Array, old: list[Array], new: list[Array]) -> None:
         (h,), (out,) = old, new
-        product = self.product_with(h, w_h, gates)
-        self.launch("gru_forward", h, gates, product, *self.biases, h, first(self.resets[t], h.shape[0]), out)
+        product = self.product_with(t, h, w_h, gates)
+        ends = first(self.resets[t], h.shape[0]), out, self.narrow_state(t, h)
+        self.launch("gru_forward", h, gates, product, *self.biases, h, *ends)
 
     def step_back(
         self, t: int, dgates: Array, products: Array, old: list[Array], new: list[Array], states: list[Array]
@@ -103,8 +207,8 @@ class GRUOnDevice(OnDevice, GRURecurrence):
         (h,), (dh,) = old, states
         count, direct = h.shape[0], self.temporary(h, "part")
         kept = first(self.gates[t], count), first(self.resets[t], count)
-        self.launch("gru_backward", h, *kept, h, dh, direct, dgates, products)
-        self.xp.matmul(products, self.weights["weight_hh"], out=dh)
+        self.launch("gru_backward", h, *kept, h, dh, *self.top, direct, *self.ends_of(dgates, products))
+        self.product_back(products, "weight_hh", dh)
         self.xp.add(dh, direct, out=dh)
 
 
@@ -112,14 +216,16 @@ class RNNOnDevice(OnDevice, RNNRecurrence):
     """One RNN in one direction."""
 
     def step(self, t: int, gates: Array, w_h: Array, old: list[Array], new: list[Array]) -> None:
-        product = self.product_with(old[0], w_h, gates)
-        self.launch(f"rnn_forward {FUNCTIONS[self.layer.activation]}", new[0], gates, product, *self.biases, new[0])
+        product, name = self.product_with(t, old[0], w_h, gates), FUNCTIONS[self.layer.activation]
+        ends = new[0], self.narrow_state(t, new[0])
+        self.launch(f"rnn_forward {name}", new[0], gates, product, *self.biases, *ends)
 
     def step_back(
         self, t: int, dgates: Array, products: Array, old: list[Array], new: list[Array], states: list[Array]
     ) -> None:
-        self.launch(f"rnn_backward {FUNCTIONS[self.layer.activation]}", new[0], new[0], states[0], dgates)
-        self.xp.matmul(dgates, self.weights["weight_hh"], out=states[0])
+        name, ends = FUNCTIONS[self.layer.activation], self.ends_of(dgates)
+        self.launch(f"rnn_backward {name}", new[0], new[0], states[0], *self.top, *ends)
+        self.product_back(dgates, "weight_hh", states[0])
 
 
 class MaskedCourse(Course):

@@ -86,7 +86,7 @@ class GRURecurrence(Recurrence):
         xp.add(n, difference, out=out)
 
     def products(self, dgates: Array) -> Array:
-        return self.work.scratch(dgates.shape, slot="dproducts") if self.after else dgates
+        return self.of_gates("dproducts") if self.after else dgates
 
     def step_back(
         self, t: int, dgates: Array, products: Array, old: list[Array], new: list[Array], states: list[Array]

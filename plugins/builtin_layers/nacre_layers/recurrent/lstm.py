@@ -187,7 +187,7 @@ class LSTMRecurrence(Recurrence):
 
     def give_back(self, dgates: Array, dh: Array) -> None:
         """Write the gradient of the state before the step."""
-        self.xp.matmul(dgates, self.weights["weight_hh"], out=dh)
+        self.product_back(dgates, "weight_hh", dh)
 
     def projected(self) -> Array:
         """Return the memory for the gradients of the projections."""

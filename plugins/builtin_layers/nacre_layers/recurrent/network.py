@@ -27,8 +27,8 @@ class Work:
         self.empty, self.from_host = backend.empty, backend.from_host
         self._slots: dict[str, int] = {}
 
-    def scratch(self, shape: Sequence[int], slot: str) -> Array:
-        return self.backend.scratch(shape, slot=self._slots.setdefault(slot, len(self._slots)))
+    def scratch(self, shape: Sequence[int], slot: str, dtype: str | None = None) -> Array:
+        return self.backend.scratch(shape, dtype, self._slots.setdefault(slot, len(self._slots)))
 
 
 class Network:

@@ -105,10 +105,10 @@ class Recurrence:
         """Return the numbers of the states that a step reads and writes."""
         return (step + 1, step) if self.backward_in_time else (step, step + 1)
 
-    def pack(self, name: str, shape: tuple[int, ...]) -> Array:
+    def pack(self, name: str, shape: tuple[int, ...], dtype: str | None = None) -> Array:
         """Return an array of the recurrence's own for a weight in another form."""
         if name not in self.packed:
-            self.packed[name] = self.work.empty(shape)
+            self.packed[name] = self.work.empty(shape, dtype)
         return self.packed[name]
 
     # Forward
@@ -208,8 +208,8 @@ class Recurrence:
 
         `dy` is the gradient of the output, which may be None, and `end` that of the last states.
         """
-        xp, course, shape = self.xp, self.course, (self.steps, self.images, self.width)
-        dgates = self.work.scratch(shape, slot="dgates")
+        xp, course = self.xp, self.course
+        dgates = self.of_gates("dgates")
         products = self.products(dgates)
         states = [
             self.work.scratch((self.images, series.size), slot=f"dstate{place}")
@@ -229,7 +229,7 @@ class Recurrence:
             before, after = self.around(t)
             ours = [first(state, count) for state in states]
             if dy is not None:
-                xp.add(self.shown(ours[0]), dy[t][:count], out=self.shown(ours[0]))
+                self.add_top(self.shown(ours[0]), dy[t][:count])
             old = [self.masked(series.at[before], before, count, place) for place, series in enumerate(self.series)]
             new = [first(series.at[after], count) for series in self.series]
             self.step_back(t, dgates[t][:count], products[t][:count], old, new, ours)
@@ -241,8 +241,19 @@ class Recurrence:
                 xp.copyto(out, state)
         self.weight_gradients(x, dgates, products, gradients)
         if dx is not None:
-            flat = dgates.reshape(-1, self.width)
-            xp.matmul(flat, self.weights["weight_ih"], out=dx.reshape(-1, self.features))
+            self.product_back(dgates.reshape(-1, self.width), "weight_ih", dx.reshape(-1, self.features))
+
+    def of_gates(self, name: str) -> Array:
+        """Return scratch memory for gradients of the gates of all steps, (steps, images, width)."""
+        return self.work.scratch((self.steps, self.images, self.width), slot=name)
+
+    def add_top(self, dh: Array, dy: Array) -> None:
+        """Add the gradient of the output to that of a state, before `step_back`."""
+        self.xp.add(dh, dy, out=dh)
+
+    def product_back(self, dgates: Array, weight: str, out: Array) -> None:
+        """Write the gradient of what a weight was multiplied with."""
+        self.xp.matmul(dgates, self.weights[weight], out=out)
 
     def products(self, dgates: Array) -> Array:
         """Return the array for the gradients of the products with the state: those of the products with x, or other."""
@@ -263,8 +274,12 @@ class Recurrence:
         flat, flat_products = dgates.reshape(-1, self.width), products.reshape(-1, self.width)
         self.product(flat, x.reshape(-1, self.features), gradients["weight_ih"])
         self.product(flat_products, self.states_read().reshape(-1, self.size), gradients["weight_hh"])
-        self.sum(flat, gradients.get("bias_ih"))
-        self.sum(flat_products, gradients.get("bias_hh"))
+        of_input, of_state = gradients.get("bias_ih"), gradients.get("bias_hh")
+        self.sum(flat, of_input)
+        if of_input is not None and of_state is not None and products is dgates:
+            self.xp.copyto(of_state, of_input)
+        else:
+            self.sum(flat_products, of_state)
 
     def product(self, dy: Array, x: Array, gradient: Array | None) -> None:
         """Write dyᵀ x."""
