@@ -36,7 +36,8 @@ NETS = {
 }
 """Nets that are timed: those of benchmarks.nets, and records in a batch."""
 CHECKED = ("LeNet-64", "CIFAR full-100", "ResNet-20-128", "LSTM-64")
-LEARNED = ("LeNet-64", "CIFAR full-100", "LSTM-64")
+LEARNED = {"LeNet-64": (0.003, 6), "CIFAR full-100": (0.01, 1), "LSTM-64": (0.01, 1)}
+"""Nets whose losses are compared: at which rate, and with how many trainings of the numpy backend's."""
 TIMED = ("tf32", "bf16")
 WAYS = ("forward", "data", "weight")
 GOALS = {"best": 1.0, "LeNet, 64 to eager": 5.0}
@@ -247,10 +248,11 @@ def curves(settings: Settings) -> Pieces:
     from . import gpu_checks
 
     steps = 6 if settings.small else 200
-    for name in LEARNED[: 1 if settings.small else None]:
-        yield name, partial(gpu_checks.curve, settings.backend, name, steps, settings.batch)
-    for name in () if settings.small else LEARNED:
-        yield f"{name}, bf16", partial(gpu_checks.curve, settings.backend, name, steps, compute="bf16")
+    for name, (rate, others) in list(LEARNED.items())[: 1 if settings.small else None]:
+        how = {"rate": rate, "others": others}
+        yield name, partial(gpu_checks.curve, settings.backend, name, steps, settings.batch, **how)
+    for name, (rate, _) in () if settings.small else LEARNED.items():
+        yield f"{name}, bf16", partial(gpu_checks.curve, settings.backend, name, steps, compute="bf16", rate=rate)
 
 
 def speed(settings: Settings) -> Pieces:
