@@ -148,7 +148,7 @@ def curve(
 
     In float32 they may be 3 times as far from them as are the numpy backend's own with the rows of each batch in
     another order, the farthest of some `others`, all but the first of which also begin with values that are moved by a
-    rounding; and in bf16 2e-2 of them. Two numbers in a window of max pooling may be as near to each other as sums in
+    rounding; and in bf16 2e-2, or 2e-2 of what is above 1. Two numbers in a window of max pooling may be as near to each other as sums in
     another order are: which one is the larger, and gets the gradient, is then decided by roundings, so of a net with
     such layers one other training says too little.
     """
@@ -158,7 +158,7 @@ def curve(
     apart = _apart(theirs, own)
     told: dict[str, Any] = {"losses": theirs, "numpy": own, "apart": apart}
     if compute:
-        share = float((np.abs(np.subtract(theirs, own)) / np.abs(own)).max())
+        share = float((np.abs(np.subtract(theirs, own)) / np.maximum(np.abs(own), 1)).max())
         return {"ok": share <= 2e-2, "share": share, **told}
     found = [
         _apart(trained(name, open_backend("numpy"), steps, permuted=True, moved=number, **how).losses, own)
