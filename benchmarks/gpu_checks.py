@@ -148,9 +148,9 @@ def curve(
 
     In float32 they may be 3 times as far from them as are the numpy backend's own with the rows of each batch in
     another order, the farthest of some `others`, all but the first of which also begin with values that are moved by a
-    rounding; and in bf16 2e-2, or 2e-2 of what is above 1. Two numbers in a window of max pooling may be as near to each other as sums in
-    another order are: which one is the larger, and gets the gradient, is then decided by roundings, so of a net with
-    such layers one other training says too little.
+    rounding; and in bf16 2e-2, or 2e-2 of what is above 1. Two numbers in a window of max pooling may be as near to
+    each other as sums in another order are: which one is the larger, and gets the gradient, is then decided by
+    roundings, so of a net with such layers one other training says too little.
     """
     how: dict[str, Any] = {"batch": batch, "rate": rate}
     own = trained(name, open_backend("numpy"), steps, **how).losses

@@ -77,11 +77,13 @@ EXPRESSIONS: dict[str, list[str]] = {
         *(f"embedding_{what}<{kind}>" for what in ("forward", "parts", "total") for kind in KINDS),
         *("embedding_sort", "embedding_merge"),
     ],
+    "one_hot": [f"one_hot<{kind}>" for kind in KINDS],
     "squares": [
         f"{name}<{kind}>" for name, kind in product(("square_images", "square_filters", "filters_of_squares"), NARROW)
     ],
     "blobs": [
-        *(f"{way}_to<{to}, {kind}>" for way, to, kind in product(("convert", "transpose"), NARROW, NARROW)),
+        *(f"{way}_to<{to}, {kind}>" for way, to, kind in product(("convert", "transpose", "swap"), NARROW, NARROW)),
+        "swap_to<double, double>",
         *(f"add_to<{kind}>" for kind in NARROW),
     ],
     "dot": [f"dot_{what}<{kind}>" for what in ("parts", "total") for kind in KINDS[:2]],

@@ -22,6 +22,7 @@ from nacre_cupy.kernels.elementwise import ElementWiseKernel
 from nacre_cupy.kernels.embedding import EmbeddingKernel
 from nacre_cupy.kernels.loss import SoftmaxLossKernel
 from nacre_cupy.kernels.lrn import LRNKernel
+from nacre_cupy.kernels.one_hot import OneHotKernel
 from nacre_cupy.kernels.pooling import ChannelPoolingKernel, PoolingKernel
 from nacre_cupy.kernels.recurrent import GRUKernel, LSTMKernel, RNNKernel
 from nacre_layers.elementwise.dropout import DropoutLayer
@@ -35,6 +36,7 @@ from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.recurrent.gru import GRULayer
 from nacre_layers.recurrent.lstm import LSTMLayer
 from nacre_layers.recurrent.rnn import RNNLayer
+from nacre_layers.shapes.one_hot import OneHotLayer
 from nacre_solvers import SGD, AdaDelta, AdaGrad, Adam, AdaMax, AdamW, Nesterov, RMSProp
 
 METHODS = [SGD(), Nesterov(), AdaGrad(), RMSProp(centered=True, epsilon=0.1), AdaDelta(), Adam(), AdamW(), AdaMax()]
@@ -145,6 +147,17 @@ class TestEmbeddingKernel(OnCupy):
         yield Example({"input_dim": 5, "output_dim": 3}, [numbers > 2], label="declined")
 
 
+class TestOneHotKernel(OnCupy):
+    layer = OneHotLayer
+    kernel = OneHotKernel
+
+    def examples(self):
+        numbers = np.random.default_rng(0).integers(0, 5, (4, 3, 2))
+        yield Example({"n_class": 5}, [numbers[..., 0]])
+        yield Example({"n_class": 8}, [numbers.astype("float64"), numbers[:, 0]], label="two bottoms")
+        yield Example({"n_class": 5}, [numbers > 2], label="declined")
+
+
 class TestSoftmaxLossKernel(OnCupy):
     layer = SoftmaxLossLayer
     kernel = SoftmaxLossKernel
@@ -216,6 +229,7 @@ SUITES = [
     TestDropoutKernel,
     TestElementWiseKernel,
     TestEmbeddingKernel,
+    TestOneHotKernel,
     TestSoftmaxLossKernel,
 ]
 

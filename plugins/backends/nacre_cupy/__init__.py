@@ -29,6 +29,7 @@ IN_CUDA = {
     "functions:FunctionKernel": ["AbsVal", "Clip", "Exp", "Log", "Power"],
     "loss:SoftmaxLossKernel": ["SoftmaxLoss"],
     "lrn:LRNKernel": ["LRN"],
+    "one_hot:OneHotKernel": ["OneHot"],
     "pooling:ChannelPoolingKernel": ["ChannelPooling"],
     "pooling:PoolingKernel": ["GlobalPooling", "Pooling"],
     "recurrent:GRUKernel": ["GRU"],

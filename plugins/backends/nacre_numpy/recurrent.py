@@ -12,7 +12,7 @@ from nacre import Array
 from nacre_layers.recurrent.base import RecurrentState
 from nacre_layers.recurrent.gru import GRUState
 from nacre_layers.recurrent.lstm import LSTMState
-from nacre_layers.recurrent.network import Piece
+from nacre_layers.recurrent.network import Piece, Work
 from nacre_layers.recurrent.rnn import RNNState
 
 from .kernels import pool_of
@@ -21,7 +21,7 @@ ALONE = 1 << 21
 """Operations of a step below which threads would wait for the interpreter more than they compute."""
 
 
-class OwnWork:
+class OwnWork(Work):
     """The memory of one piece: as `Work`, but no other piece shares its scratch memory."""
 
     def __init__(self, backend: Any) -> None:
@@ -29,7 +29,7 @@ class OwnWork:
         self.empty, self.from_host = backend.empty, backend.from_host
         self._scratch: dict[str, Array] = {}
 
-    def scratch(self, shape: Sequence[int], slot: str) -> Array:
+    def scratch(self, shape: Sequence[int], slot: str, dtype: None = None) -> Array:
         found = self._scratch.get(slot)
         if found is None or found.size < prod(shape):
             found = self._scratch[slot] = self.empty((prod(shape),))

@@ -38,6 +38,26 @@ __global__ void transpose_to(const From *from, To *to, i64 count, i64 rows, i64 
     }
 }
 
+// Writes (first, second, width) as (second, first, width).
+template <class To, class From>
+__global__ void swap_to(const From *from, To *to, i64 first, i64 second, i64 width) {
+    const int least = Lanes<To>::most < Lanes<From>::most ? Lanes<To>::most : Lanes<From>::most;
+    const auto copy = [=](auto count) {
+        const int N = decltype(count)::value;
+        const u32 packs = (u32)width / N, items = (u32)(first * second) * packs;
+        for (u32 item = blockIdx.x * blockDim.x + threadIdx.x; item < items; item += gridDim.x * blockDim.x) {
+            const u32 line = item / packs, column = item % packs * N;
+            const i64 other = (i64)(line % (u32)first) * second + line / (u32)first;
+            const Pack<From, N> given = load<N>(from + other * width + column);
+            Pack<To, N> made;
+            for (int n = 0; n < N; n++) made.at[n] = narrow<To>((Wide<To>)widen(given.at[n]));
+            store<N>(to + (i64)line * width + column, made);
+        }
+    };
+    if (width % least == 0 && aligned(from, to)) copy(Count<least>());
+    else copy(Count<1>());
+}
+
 // Adds one array to another.
 template <class T> __global__ void add_to(const T *part, T *total, i64 size) {
     for_each<T>(size, aligned(part, total), [=](auto count, i64 start) {

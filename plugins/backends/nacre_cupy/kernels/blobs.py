@@ -43,6 +43,14 @@ def transpose(view: Any, given: Array, made: Array, rows: int, columns: int) -> 
     return launch(view, "blobs", name, tiles * THREADS, given, made, count, rows, columns)
 
 
+def swap(view: Any, given: Array, made: Array) -> None:
+    """Write an array (first, second, width) as (second, first, width), in the type of `made`."""
+    to, kind, (first, second, width) = kind_of(made), kind_of(given), given.shape
+    lanes = min(LANES[to], LANES[kind])
+    items = first * second * (width // lanes if width % lanes == 0 else width)
+    launch(view, "blobs", f"swap_to<{to}, {kind}>", items, given, made, first, second, width)
+
+
 def add(view: Any, part: Array, total: Array) -> None:
     """Add an array to another of its type."""
     kind = kind_of(total)

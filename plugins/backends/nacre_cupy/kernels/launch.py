@@ -58,15 +58,17 @@ def function(view: Any, file: str, expression: str) -> Callable[..., None]:
     return known[file, expression]
 
 
-def launch(view: Any, file: str, expression: str, items: int, *arguments: Any) -> None:
+def launch(view: Any, file: str, expression: str, items: int, *arguments: Any, threads: int = THREADS) -> None:
     """Enqueue a kernel with a thread for each of so many items, up to what a grid may have; nothing if there are none.
+
+    Blocks have so many `threads`; few items are shared out over more multiprocessors in small ones.
 
     Arguments are arrays, ints and floats; None is a null pointer.
     """
     if items:
-        blocks = min(-(-items // THREADS), MOST_BLOCKS)
+        blocks = min(-(-items // threads), MOST_BLOCKS)
         given = tuple(0 if one is None else one for one in arguments)
-        function(view, file, expression)((blocks,), (THREADS,), given)
+        function(view, file, expression)((blocks,), (threads,), given)
 
 
 def scalars(view: Any) -> Array:

@@ -10,8 +10,10 @@ from nacre import Array, DataError, Own
 from nacre_layers.losses.classes import REMEDY, no_whole_number
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer, SoftmaxLossState
 
-from .launch import LANES, NUMBERS, THREADS, TYPES, CudaKernel, function, scalars
+from .launch import LANES, NUMBERS, TYPES, CudaKernel, function, scalars
 
+MOST_THREADS = 1024
+"""Threads of the one block that adds up the losses of all labels."""
 DIVISORS = ("valid", "full", "batch", "none")
 
 
@@ -62,7 +64,7 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs"):
         numbers = (*self._rows(), float(self.layer.weight), DIVISORS.index(self.layer.normalize))
         total = f"softmax_loss_total<{'double' if self.wide == 'float64' else 'float'}>"
         arguments = (kept, self.labels, self.images, *numbers, self.result, self.right)
-        function(self.backend, "loss", total)((1,), (THREADS,), arguments)
+        function(self.backend, "loss", total)((1,), (MOST_THREADS,), arguments)
         self.loss = self.result[0]
         self.backend.require(self.layer.name, self.right, lambda: self._wrong(labels.memory))
 

@@ -15,16 +15,35 @@ from nacre_layers.recurrent.base import RecurrentState
 from nacre_layers.recurrent.course import Course, whole_numbers_of
 from nacre_layers.recurrent.gru import GRURecurrence, GRUState
 from nacre_layers.recurrent.lstm import LSTMRecurrence, LSTMState
-from nacre_layers.recurrent.network import Piece
+from nacre_layers.recurrent.network import Piece, Work
 from nacre_layers.recurrent.recurrence import Recurrence, first
 from nacre_layers.recurrent.rnn import RNNRecurrence, RNNState
 
 from .bias import BiasGradient
-from .blobs import convert, multiply_narrow
+from .blobs import convert, multiply_narrow, swap
 from .launch import LANES, TYPES, launch, memory, scalars, too_large
 
 FUNCTIONS = {"Tanh": "Bent", "ReLU": "Cut"}
 """Those of RNN, and what recurrent.cu calls them."""
+STEP_THREADS = 64
+"""Threads of a block: a step has few numbers, which small blocks share out over more multiprocessors."""
+
+
+def rounds(view: Any, layer: Any) -> bool:
+    """Return whether the factors of a layer's products are rounded to bf16."""
+    return view.compute == "bf16" and not getattr(layer, "peepholes", False)
+
+
+class DeviceWork(Work):
+    """The memory of a layer on a GPU."""
+
+    def __init__(self, view: Any, layer: Any) -> None:
+        super().__init__(view)
+        if rounds(view, layer) and not layer.time_major:
+            self.x_dtype = "uint16"
+
+    def swap(self, given: Array, made: Array) -> None:
+        swap(self.backend, given, made)
 
 
 class OnDevice(Recurrence):
@@ -40,9 +59,8 @@ class OnDevice(Recurrence):
 
     def __init__(self, work: Any, layer: Any, shape: tuple[int, int, int], *, backward: bool, keep: bool) -> None:
         super().__init__(work, layer, shape, backward=backward, keep=keep)
-        bf16 = work.backend.compute == "bf16"
-        self.narrow = bf16 and not getattr(layer, "peepholes", False)
-        if bf16:
+        self.narrow = rounds(work.backend, layer)
+        if work.backend.compute == "bf16":
             self.xp = work.backend.backend.in_tf32
         self.narrow_states = work.empty((self.steps + 1, self.images, self.size), "uint16") if self.narrow else None
         self.factors_of: dict[str, Array] = {}
@@ -151,7 +169,7 @@ class OnDevice(Recurrence):
         items = rows * hidden // (LANES[kind] if hidden % LANES[kind] == 0 else 1)
         name, _, function = kernel.partition(" ")
         expression = f"{name}<{kind}, {function}>" if function else f"{name}<{kind}>"
-        launch(self.work.backend, "recurrent", expression, items, *arrays, rows, hidden)
+        launch(self.work.backend, "recurrent", expression, items, *arrays, rows, hidden, threads=STEP_THREADS)
 
 
 class LSTMOnDevice(OnDevice, LSTMRecurrence):
@@ -239,7 +257,10 @@ class MaskedCourse(Course):
 
 
 class RecurrentKernel(RecurrentState, on_plain=True, capturable=True, dtypes=("float32", "float64")):
-    """A recurrent state whose steps are captured, unless the sequences have lengths: the host has to know these."""
+    """A recurrent state whose steps are captured, unless the sequences have lengths: the host has to know these.
+
+    In a net that computes in bf16 bottom and top are of bf16, if there are no others.
+    """
 
     @classmethod
     def supports(cls, layer: Any, inputs: list[Any]) -> str | None:
@@ -254,6 +275,8 @@ class RecurrentKernel(RecurrentState, on_plain=True, capturable=True, dtypes=("f
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.capturable = layer.sequences != "lengths"
+        self.in_bf16 = len(layer.bottoms) == len(layer.tops) == 1 and not layer.time_major
+        self.on_plain = not (self.in_bf16 and backend.compute == "bf16")
 
     @staticmethod
     def plain(array: Any) -> Array:
@@ -266,6 +289,9 @@ class RecurrentKernel(RecurrentState, on_plain=True, capturable=True, dtypes=("f
             self.known = scalars(self.backend)
             self.goes_on, self.fits = (empty((self.steps, self.images), "bool") for _ in range(2))
             self.numbers, self.counts = constant(np.arange(self.images), "float64"), empty((self.images,), "bool")
+
+    def make_pieces(self) -> list[Piece]:
+        return [self.make_piece(DeviceWork(self.backend, self.layer), slice(None), self.images)]
 
     def make_piece(self, work: Any, part: slice, images: int) -> Piece:
         made = super().make_piece(work, part, images)

@@ -22,6 +22,9 @@ States = Sequence[Array | None]
 class Work:
     """What a network uses of a backend: its functions, memory that lasts, and memory for one call, by name."""
 
+    x_dtype: str | None = None
+    """The type of the bottom's copy in the order of the steps, if it is not the net's."""
+
     def __init__(self, backend: Any) -> None:
         self.backend, self.xp, self.dtype = backend, backend.xp, backend.dtype
         self.empty, self.from_host = backend.empty, backend.from_host
@@ -29,6 +32,10 @@ class Work:
 
     def scratch(self, shape: Sequence[int], slot: str, dtype: str | None = None) -> Array:
         return self.backend.scratch(shape, dtype, self._slots.setdefault(slot, len(self._slots)))
+
+    def swap(self, given: Array, made: Array) -> None:
+        """Write an array with its first two axes in the other order."""
+        self.xp.copyto(made, given.transpose(1, 0, 2))
 
 
 class Network:
@@ -115,15 +122,15 @@ class Network:
         order, features = self.course.order, x.shape[2]
         if self.layer.time_major and order is None:
             return x
-        out = self.work.scratch((self.steps, self.images, features), slot=name)
+        out = self.work.scratch((self.steps, self.images, features), name, self.work.x_dtype if name == "x" else None)
         if order is None:
-            self.xp.copyto(out, x.transpose(1, 0, 2))
+            self.work.swap(x, out)
         elif self.layer.time_major:
             self.xp.take(x, order, axis=1, out=out, mode="clip")
         else:
             ranked = self.work.scratch(x.shape, slot="ranked")
             self.xp.take(x, order, axis=0, out=ranked, mode="clip")
-            self.xp.copyto(out, ranked.transpose(1, 0, 2))
+            self.work.swap(ranked, out)
         self.course.clear(out)
         return out
 
@@ -133,7 +140,10 @@ class Network:
             ranked = self.work.scratch(values.shape, slot="ranked")
             self.xp.take(values, self.course.inverse, axis=1, out=ranked, mode="clip")
             values = ranked
-        self.xp.copyto(out, values if self.layer.time_major else values.transpose(1, 0, 2))
+        if self.layer.time_major:
+            self.xp.copyto(out, values)
+        else:
+            self.work.swap(values, out)
 
     def _joined(self, number: int, *, again: bool = False) -> Array:
         """Return what a layer gives to the next one: the states of both directions beside each other."""

@@ -8,6 +8,9 @@ from nacre import Array, ClassCount, Layer, LayerState, Names, as_many_as, at_le
 
 from ..losses.classes import whole_numbers
 
+REMEDY = "check the data, and n_class"
+"""What the errors about wrong numbers advise."""
+
 
 class OneHotLayer(Layer):
     """y[..., c] = 1 where c is the number x[...], and 0 elsewhere; numbers are counted from 0.
@@ -41,11 +44,11 @@ class OneHotState(LayerState, of=OneHotLayer, reads="", capturable="rows"):
         self.numbers[0] = self.backend.xp.arange(self.layer.n_class)
 
     def forward(self, inputs: list[Array]) -> None:
-        layer, remedy = self.layer, "check the data, and n_class"
+        layer = self.layer
         for x, y in zip(inputs, self.blobs, strict=True):
             y = y.reshape(-1, layer.n_class)
             count = x.size // x.shape[0] * min(self.backend.rows, x.shape[0])
-            given = whole_numbers(layer, self.backend, x, count, layer.n_class, what="number", remedy=remedy)
+            given = whole_numbers(layer, self.backend, x, count, layer.n_class, what="number", remedy=REMEDY)
             self.backend.xp.equal(given.reshape(-1, 1), self.numbers, out=y[:count])
             y[count:] = 0
 
