@@ -359,8 +359,8 @@ def test_what_lies_behind_a_length_has_no_influence(cls):
 @pytest.mark.parametrize("cls", [RNNLayer, GRULayer, LSTMLayer])
 @pytest.mark.parametrize("phase", ["train", "test"])
 def test_a_step_allocates_nothing(cls, phase):
-    with net_of(cls, ((40, 32),), phase, 64, output_dim=64) as net:
-        net.write("x0", np.ones((64, 40, 32)))
+    with net_of(cls, ((10, 32),), phase, 64, output_dim=512) as net:
+        net.write("x0", np.ones((64, 10, 32)))
         net.forward()
         names = ("forward", "backward") if phase == "train" else ("forward",)
         run = net.compile([one for name in names for one in net.steps(name) if one.name == "rnn"])
@@ -368,7 +368,8 @@ def test_a_step_allocates_nothing(cls, phase):
         tracemalloc.start()
         try:
             run()
-            assert tracemalloc.get_traced_memory()[1] < 12000  # a state has 16384 bytes
+            # a state has 131072 bytes; Python itself needs some for each thread
+            assert tracemalloc.get_traced_memory()[1] < 100_000
         finally:
             tracemalloc.stop()
 
