@@ -18,12 +18,11 @@ from typing import Any
 import pytest
 
 import cuda_on_host
-from nacre_cupy import library
-from nacre_cupy.dnn import Dnn
+from nacre_cupy import dnn, library, products
 
 STANDIN = Path(__file__).parent / "standin"
 _loaded: dict[str, Any] = {}
-real_without_cudnn, real_seconds = library.without_cudnn, Dnn._seconds
+real_without_cudnn = library.without_cudnn
 """What `installed` replaces."""
 
 
@@ -63,7 +62,8 @@ def _found_by_import() -> Generator[Any]:
             frontend = importlib.import_module("dnn").Frontend(cupy)
             patch.setattr(library, "cudnn", lambda: frontend)
             patch.setattr(library, "without_cudnn", lambda: None)
-            patch.setattr(Dnn, "_seconds", lambda _, run: run() or 1.0)  # of two plans the first is the faster one
+            for module in (dnn, products):  # of two the first is the faster one
+                patch.setattr(module, "seconds_of", lambda _, run: run() or 1.0)
             yield cupy
     finally:
         sys.path.remove(str(STANDIN))
