@@ -104,8 +104,8 @@ class OnDevice(Recurrence):
         if self.narrow_states is not None:
             before = self.around(t)[0]
             wide, state = state, first(self.narrow_states[before], state.shape[0])
-            masked = self.course.masks[before] is not None
-            if masked or not self.rounds_by_kernel or t == self.order[0]:
+            begins = t == self.order[0] and not self.series[0].blank
+            if begins or self.course.masks[before] is not None or not self.rounds_by_kernel:
                 convert(self.work.backend, wide, state)
         self.multiply(state, w_h, product)
         return product

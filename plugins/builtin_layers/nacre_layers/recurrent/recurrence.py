@@ -25,14 +25,18 @@ class Series:
         self.backend, self.size = backend, size
         self.base = backend.empty((steps + 1 if keep else 1, images, size))
         self.at = [self.base[t if keep else 0] for t in range(steps + 1)]
+        self.blank = keep
+        """Whether the sequences have only begun with 0 so far, and nothing else lies in its memory."""
 
     def begin(self, value: Array | None, course: Course, *, backward: bool) -> None:
         """Write the state that the sequences begin with; None is 0."""
         apart = course.ends is not None and self.base.shape[0] > 1
         if apart:
             self.base[...] = 0  # behind the lengths
+        self.blank &= value is None
         if value is None:
-            (self.at[-1] if backward else self.at[0])[...] = 0
+            if not self.blank:
+                (self.at[-1] if backward else self.at[0])[...] = 0
         elif apart and backward:
             self.base.reshape(-1, self.size)[course.ends] = value
         else:
