@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 
 import cuda_on_host
-from nacre_cupy import dnn, library, products
+from nacre_cupy import library
+from nacre_cupy.dnn import Dnn
 
 STANDIN = Path(__file__).parent / "standin"
 _loaded: dict[str, Any] = {}
-real_without_cudnn = library.without_cudnn
+real_without_cudnn, real_seconds = library.without_cudnn, Dnn._seconds
 """What `installed` replaces."""
 
 
@@ -62,8 +63,7 @@ def _found_by_import() -> Generator[Any]:
             frontend = importlib.import_module("dnn").Frontend(cupy)
             patch.setattr(library, "cudnn", lambda: frontend)
             patch.setattr(library, "without_cudnn", lambda: None)
-            for module in (dnn, products):  # of two the first is the faster one
-                patch.setattr(module, "seconds_of", lambda _, run: run() or 1.0)
+            patch.setattr(Dnn, "_seconds", lambda _, run: run() or 1.0)  # of two plans the first is the faster one
             yield cupy
     finally:
         sys.path.remove(str(STANDIN))

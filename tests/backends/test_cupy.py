@@ -21,7 +21,6 @@ import nacre
 from nacre import (
     ConfigError,
     DataError,
-    Input,
     InputLayer,
     L,
     Layer,
@@ -37,7 +36,7 @@ from nacre.cli.app import nacre as command
 from nacre.config import load
 from nacre.testing import BackendTests as BackendSuite
 from nacre.testing.trial import ThroughLayer
-from nacre_cupy import library, products
+from nacre_cupy import library
 from nacre_cupy.graphs import DeviceScalars
 from nacre_cupy.products import (
     ALIGNMENTS,
@@ -907,41 +906,6 @@ def test_what_cublaslt_does_not_know_is_computed_otherwise(backend: Any, dtype: 
     for here in found[:2]:
         for one, other in zip(here, found[2], strict=True):
             np.testing.assert_array_equal(one, other)
-
-
-@cupy_standin.only_standin
-@pytest.mark.parametrize("deterministic", [False, True])
-def test_the_fastest_algorithm_of_a_product_is_taken_or_in_deterministic_nets_the_first(
-    backend: Any, deterministic: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    library = backend.products._library
-    library.names, times = 5, iter([3.0, 1.0, 2.0, 1.5, 4.0] * 10)
-
-    def seconds_of(stream: Any, run: Any) -> float:
-        run()
-        return next(times)
-
-    monkeypatch.setattr(products, "seconds_of", seconds_of)
-    x = Input((8,), name="x", batch_size=4)
-    made = L.SquareLoss()(L.InnerProduct(output_dim=3)(x), Input((3,), name="y", batch_size=4))
-    with Net("one", [made], backend=backend, deterministic=deterministic) as net:
-        net.forward()
-        first = list(library.used)
-        library.used.clear()
-        net.forward()
-    assert first == ([1] if deterministic else [1, 2, 3, 4, 5, 2])
-    assert library.used == [1 if deterministic else 2]
-
-
-@cupy_standin.only_standin
-def test_algorithms_are_not_timed_while_steps_are_captured(cupy: Any, backend: Any) -> None:
-    a, b, y = (cupy.ones((3, 3), "float32") for _ in range(3))
-    with backend.here:
-        backend.stream.begin_capture()
-        backend.products.matmul(a, b, out=y, timed=True)
-        graph = backend.stream.end_capture()
-    graph.launch(backend.stream)
-    assert (backend.to_host(y) == 3).all() and backend.products._library.used == [1]
 
 
 @cupy_standin.only_standin

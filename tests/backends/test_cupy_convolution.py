@@ -25,11 +25,11 @@ from exact import narrow, widen
 from nacre import ConfigError, L, Net, Solver
 from nacre_cupy import library
 from nacre_cupy.convolutions import Convolution, graph_of
+from nacre_cupy.dnn import CALLS, Dnn
 from nacre_cupy.kernels import blobs
 from nacre_cupy.kernels.bias import BiasGradient
 from nacre_cupy.kernels.launch import source
 from nacre_cupy.plans import TENSORS, build
-from nacre_cupy.streams import CALLS, seconds_of
 from nacre_solvers import SGD
 
 
@@ -259,12 +259,12 @@ def test_of_the_first_plans_the_fastest_is_taken_and_kept(
     monkeypatch.setenv("NACRE_CACHE", str(tmp_path))
     tried: list[str] = []
 
-    def seconds(stream: Any, run: Callable[[], None]) -> float:
+    def seconds(dnn: Dnn, run: Callable[[], None]) -> float:
         run()
         tried.append(frontend.ran[-1][1])
         return {"any order": 3.0, "fast": 1.0}.get(tried[-1], 2.0)
 
-    monkeypatch.setattr("nacre_cupy.dnn.seconds_of", seconds)
+    monkeypatch.setattr(Dnn, "_seconds", seconds)
     first = computed(backend, maps(), compute="bf16", turns=3)
     made = [*backend.dnn._made.values()]
     assert tried == ["any order", "fast", "exact", "exact, too", "unnoted"] * len(made)
@@ -300,10 +300,10 @@ def test_short_calls_are_timed_together(
     backend: Any, monkeypatch: pytest.MonkeyPatch, clock: Any, seconds: float, calls: int
 ) -> None:
     """As in a captured iteration, which does not start each by itself."""
-    monkeypatch.setattr("nacre_cupy.streams.time", SimpleNamespace(perf_counter=iter(clock).__next__))
+    monkeypatch.setattr("nacre_cupy.dnn.time", SimpleNamespace(perf_counter=iter(clock).__next__))
     ran: list[int] = []
     with backend.here:
-        assert seconds_of(backend.stream, lambda: ran.append(1)) == pytest.approx(seconds)
+        assert cupy_standin.real_seconds(backend.dnn, lambda: ran.append(1)) == pytest.approx(seconds)
     assert len(ran) == calls
 
 

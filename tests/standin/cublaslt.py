@@ -11,24 +11,22 @@ SCALES = {0: ctypes.c_float, 1: ctypes.c_double}
 
 
 NOT_SUPPORTED = 15
-RESULT, STATE = 96, 72  # bytes of what an algorithm is found in, and where its status lies there
+STATE = 72  # where the status lies in what an algorithm is found in
 
 
 class Library:
     """The functions that nacre calls; each returns a status, which is 0 for success.
 
     There is no algorithm where `lacks` says so of a description, and none with an epilogue in float64. `says` is how
-    the library tells that: by its own "status", by a "count" of 0, or by the "state" of what it has found. For one
-    product it `names` so many algorithms, all of which are right.
+    the library tells that: by its own "status", by a "count" of 0, or by the "state" of what it has found.
     """
 
     def __init__(self, cupy):
         self.cupy = cupy
         self.lacks = lambda operation, a, b, result: False
         self.says = "status"
-        self.names = 2
         self.things = {}
-        self.algorithms, self.used = [], []
+        self.algorithms = []
         self.opened = 0
         self.products = 0
 
@@ -77,7 +75,7 @@ class Library:
         return 0
 
     def cublasLtMatmulAlgoGetHeuristic(self, handle, operation, a, b, c, d, wishes, most, results, count):
-        assert self.things[handle.value] == "handle" and most in (1, 8)
+        assert self.things[handle.value] == "handle" and most == 1
         wanted = self.things[wishes.value]
         assert set(wanted) == {1, 5, 6, 7, 8} and all(
             wanted[one] in (2, 4, 8, 16, 32, 64, 128, 256) for one in (5, 6, 7, 8)
@@ -88,13 +86,11 @@ class Library:
         lacking = self.lacks(*asked) or (asked[0].get(7) and asked[0]["scale"] == 1)
         if lacking and self.says == "status":
             return NOT_SUPPORTED
+        self.algorithms.append((asked, wanted))
+        ctypes.memmove(results, len(self.algorithms).to_bytes(8, "little"), 8)
         state = NOT_SUPPORTED if lacking and self.says == "state" else 0
-        named = min(most, self.names) if not lacking or self.says == "state" else 0
-        for start in range(ctypes.addressof(results._obj), ctypes.addressof(results._obj) + named * RESULT, RESULT):
-            self.algorithms.append((asked, wanted))
-            ctypes.memmove(start, len(self.algorithms).to_bytes(8, "little"), 8)
-            ctypes.memmove(start + STATE, state.to_bytes(4, "little"), 4)
-        count._obj.value = named
+        ctypes.memmove(ctypes.addressof(results._obj) + STATE, state.to_bytes(4, "little"), 4)
+        count._obj.value = int(not lacking or self.says == "state")
         return 0
 
     def _asked(self, thing):
@@ -105,9 +101,7 @@ class Library:
         self, handle, operation, alpha, a, of_a, b, of_b, beta, c, of_c, d, of_d, algo, space, size, stream
     ):
         assert self.things[handle.value] == "handle" and space and size
-        number = ctypes.c_uint64.from_address(algo).value
-        self.used.append(number)
-        asked, wanted = self.algorithms[number - 1]
+        asked, wanted = self.algorithms[ctypes.c_uint64.from_address(algo).value - 1]
         assert asked == [self._asked(one) for one in (operation, of_a, of_b, of_d)]
         assert all(place % wanted[number] == 0 for number, place in zip((5, 6, 7, 8), (a, b, c, d), strict=True))
         how = dict(self.things[operation.value])

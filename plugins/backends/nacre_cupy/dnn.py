@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,10 +15,13 @@ from nacre import Array, ConfigError
 
 from .kept import KeptPlan
 from .plans import MOST_WORKSPACE, TENSORS, Plan, build, plans
-from .streams import seconds_of
 
 TRIED = 6
 """How many plans are timed for a graph: cuDNN's rules have the best one among the first, but seldom as the first."""
+LONG = 1e-3
+"""Seconds of a call beside which what it takes to start one counts for nothing."""
+CALLS = 20
+"""How many shorter calls are timed together."""
 APART = 3e-5
 """How far the results of exact plans may be from each other, as a share of their norm: sums in another order."""
 SAMPLE = 1 << 16
@@ -177,7 +181,7 @@ class Dnn:
             found.append(plan)
             if not timed:
                 run()
-            seconds.append(seconds_of(self._stream, run) if timed else 0.0)
+            seconds.append(self._seconds(run) if timed else 0.0)
             samples.append(arrays[result].ravel()[:SAMPLE].get().astype(np.float64) if exact else np.ones(1))
         if not any(one.any() and np.isfinite(one).all() for one in samples):  # they show nothing
             self.put_off += computation.left > 0
@@ -186,6 +190,27 @@ class Dnn:
         graph.build_plan_at_index(found[best].index)
         kept.write(self.module, graph, found[best])
         computation.graph, computation.plan, computation.choose = graph, found[best], None
+
+    def _seconds(self, run: Callable[[], None]) -> float:
+        """Return the seconds of a call on the stream: the mean of some that follow each other, once it has run."""
+        stream = self._stream
+        run()
+        stream.synchronize()
+        begin = time.perf_counter()
+        run()
+        stream.synchronize()
+        if (once := time.perf_counter() - begin) > LONG:
+            return once
+        stream.begin_capture()  # what it takes to start one counts for nothing in a captured iteration
+        for _ in range(CALLS):
+            run()
+        graph = stream.end_capture()
+        graph.launch(stream)
+        stream.synchronize()
+        begin = time.perf_counter()
+        graph.launch(stream)
+        stream.synchronize()
+        return (time.perf_counter() - begin) / CALLS
 
     def opened(self) -> Any:
         """Return cuDNN's handle, on the backend's stream."""

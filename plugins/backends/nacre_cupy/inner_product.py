@@ -33,7 +33,6 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
         self.narrow, self.wide = backend.compute == "bf16", backend.dtype == "float64"
         self.on_plain = not self.narrow
         self.products: Any = backend.backend.products
-        self.timed = not backend.deterministic
         self.relu = is_relu(layer.neuron) and not self.wide
         if self.relu:
             self.reads = "inputs blobs"
@@ -57,7 +56,7 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
             weight, bias = self.parameters
             for bottom, top in zip(inputs, self.blobs, strict=True):
                 x, y = self._rows(bottom, top)
-                products.linear(x, weight.blob, bias.blob, y, relu=self.relu, timed=self.timed)
+                products.linear(x, weight.blob, bias.blob, y, relu=self.relu)
             return
         for parameter, copy in zip(self.parameters, self.copies, strict=True):
             convert(self.backend, parameter.blob, copy)
@@ -90,7 +89,7 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
         if self.narrow:
             multiply_narrow(self.backend, a, b, out)
         else:
-            self.products.matmul(a, b, out, timed=self.timed)
+            self.products.matmul(a, b, out)
 
     def _gated(self, number: int, top: Own, dy: Array) -> Array:
         """Return the gradient below the ReLU; for the first top, write that of the bias."""

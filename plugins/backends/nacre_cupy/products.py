@@ -9,15 +9,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from nacre import Array, NacreError
-
-from .streams import seconds_of
 
 HALF, SINGLE, DOUBLE, BF16 = 2, 0, 1, 14
 """`CUDA_R_16F`, `CUDA_R_32F`, `CUDA_R_64F` and `CUDA_R_16BF`."""
@@ -50,8 +47,6 @@ ALIGNED = 256
 """The largest alignment that matters."""
 WORKSPACE = 32 << 20
 """Bytes that a product may use besides; what NVIDIA recommends for Hopper."""
-TRIED = 8
-"""How many algorithms are timed for a product."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +94,7 @@ class Matrix:
 class Products:
     """Products of CuPy's arrays, on the backend's stream, with a `workspace` of so many bytes as `WORKSPACE` says.
 
-    With `tf32` the factors of a product in float32 are rounded to 11 bits, as CuPy does where CUPY_TF32 is 1. A product
-    that is `timed` goes by the fastest of the algorithms that cuBLASLt's rules name, the first time that it is computed
-    and not captured; else by the first one, so that another start takes the same.
+    With `tf32` the factors of a product in float32 are rounded to 11 bits, as CuPy does where CUPY_TF32 is 1.
     """
 
     def __init__(self, cupy: Any, library: Any, workspace: Array, *, tf32: bool = False) -> None:
@@ -109,7 +102,7 @@ class Products:
         self._handle = ctypes.c_void_p()
         self._algorithms: dict[tuple[Any, ...], ctypes.Array[ctypes.c_char] | None] = {}
 
-    def matmul(self, a: Array, b: Array, out: Array = None, *, timed: bool = False) -> Array:
+    def matmul(self, a: Array, b: Array, out: Array = None) -> Array:
         """Return the product of two arrays, as NumPy's `matmul`."""
         cupy = self._cupy
         if not (isinstance(a, cupy.ndarray) and isinstance(b, cupy.ndarray)):
@@ -129,29 +122,25 @@ class Products:
         elif tuple(out.shape) != shape:
             raise ValueError(f"matmul: out has the shape {out.shape}, but the product has {shape}")
         if out.size and left.shape[-1]:
-            self._multiply(left, right, out.reshape(*batch, left.shape[-2], right.shape[-1]), batch, out, timed=timed)
+            self._multiply(left, right, out.reshape(*batch, left.shape[-2], right.shape[-1]), batch, out)
         else:
             out.fill(0)
         return out
 
-    def linear(
-        self, x: Array, weight: Array, bias: Array, y: Array, *, relu: bool = False, timed: bool = False
-    ) -> None:
+    def linear(self, x: Array, weight: Array, bias: Array, y: Array, *, relu: bool = False) -> None:
         """Write x weightᵀ + bias into y: matrices, and a vector that is added while they are multiplied.
 
         With `relu` what is below 0 becomes 0. In types for which cuBLASLt cannot do that it is done afterwards.
         """
         factor, rows, result = (Matrix.of(one.reshape(1, *one.shape), 1) for one in (weight.T, x, y))
         known = factor is not None and rows is not None and result is not None
-        if not (known and self._call(str(y.dtype), factor, rows, result, bias, relu=relu, timed=timed)):
-            self.matmul(x, weight.T, y, timed=timed)
+        if not (known and self._call(str(y.dtype), factor, rows, result, bias, relu=relu)):
+            self.matmul(x, weight.T, y)
             self._cupy.add(y, bias, out=y)
             if relu:
                 self._cupy.maximum(y, 0, out=y)
 
-    def narrow(
-        self, a: Array, b: Array, y: Array, bias: Array = None, *, relu: bool = False, timed: bool = False
-    ) -> bool:
+    def narrow(self, a: Array, b: Array, y: Array, bias: Array = None, *, relu: bool = False) -> bool:
         """Write a b, plus a bias for each column, into y: matrices of bf16, in arrays of uint16; y may be of float32.
 
         The bias has the type of y. Sums are made in float32. With `relu` what is below 0 becomes 0. Return whether
@@ -159,7 +148,7 @@ class Products:
         """
         first, second, result = (Matrix.of(one.reshape(1, *one.shape), 1) for one in (b, a, y))
         kind = SINGLE if str(y.dtype) == "float32" else BF16
-        return self._call("bf16", first, second, result, bias, kind, relu=relu, timed=timed)
+        return self._call("bf16", first, second, result, bias, kind, relu=relu)
 
     def dot(self, a: Array, b: Array, out: Array = None) -> Array:
         """Return the product of two arrays, as NumPy's `dot`: of matrices by cuBLASLt, so that it can be captured."""
@@ -171,14 +160,14 @@ class Products:
         kinds = {str(one.dtype) for one in (a, b, out) if one is not None}
         return len(kinds) == 1 and kinds <= TYPES.keys() and a.ndim > 0 and b.ndim > 0
 
-    def _multiply(self, a: Array, b: Array, y: Array, batch: tuple[int, ...], out: Array, *, timed: bool) -> None:
+    def _multiply(self, a: Array, b: Array, y: Array, batch: tuple[int, ...], out: Array) -> None:
         """Compute one product, or as many as there are matrices; y is `out` with two axes after those of the batch."""
         count = prod(batch)
         left, right, result = (_flat(one, batch) for one in (a, b, y))
         there = None if result is None or _overlaps(out, a, b) else Matrix.of(result, count)
         if there is None or there.flipped:  # compute it in memory of its own
             made = self._cupy.empty(y.shape, y.dtype)
-            self._multiply(a, b, made, batch, made, timed=timed)
+            self._multiply(a, b, made, batch, made)
             self._cupy.copyto(y, made)
             return
         matrices: list[Matrix] = []
@@ -191,7 +180,7 @@ class Products:
                 known = Matrix.of(kept[-1], count)
                 assert known is not None
             matrices.append(known)
-        if not self._call(str(y.dtype), matrices[1], matrices[0], there, timed=timed):
+        if not self._call(str(y.dtype), matrices[1], matrices[0], there):
             raise NacreError(f"cuBLASLt knows no way to multiply these matrices: {matrices[1]}, {matrices[0]}")
 
     def _call(
@@ -204,7 +193,6 @@ class Products:
         made_of: int | None = None,
         *,
         relu: bool = False,
-        timed: bool = False,
     ) -> bool:
         """Compute a product, plus a bias if there is one, and a ReLU of it; return whether cuBLASLt can do that.
 
@@ -233,56 +221,43 @@ class Products:
                 dtype,
                 epilogue,
                 made_of,
-                timed,
                 *(one.shape for one in (first, second, result)),
                 *map(_alignment, places),
             )
-            stream = self._cupy.cuda.get_current_stream()
-
-            def multiply(algorithm: ctypes.Array[ctypes.c_char]) -> None:
-                self._check(
-                    "Matmul",
-                    *(self._opened(), operation, ctypes.addressof(one_and_zero)),
-                    *(places[0], layouts[0], places[1], layouts[1], beta),
-                    *(places[2], layouts[2], places[3], layouts[3], ctypes.addressof(algorithm)),
-                    *(self._workspace.data.ptr, WORKSPACE, stream.ptr),
-                )
-
             if key not in self._algorithms:
-                found = self._named(made, operation, layouts, places, TRIED if timed else 1)
-                if len(found) > 1 and not stream.is_capturing():
-                    found = [min(found, key=lambda one: seconds_of(stream, partial(multiply, one)))]
-                self._algorithms[key] = found[0] if found else None
+                self._algorithms[key] = self._chosen(made, operation, layouts, places)
             if (chosen := self._algorithms[key]) is None:
                 return False
-            multiply(chosen)
+            self._check(
+                "Matmul",
+                *(self._opened(), operation, ctypes.addressof(one_and_zero)),
+                *(places[0], layouts[0], places[1], layouts[1], beta),
+                *(places[2], layouts[2], places[3], layouts[3], ctypes.addressof(chosen)),
+                *(self._workspace.data.ptr, WORKSPACE, self._cupy.cuda.get_current_stream().ptr),
+            )
             return True
         finally:
             for what, thing in made:
                 self._check(f"{what}Destroy", thing)
 
-    def _named(
+    def _chosen(
         self,
         made: list[tuple[str, ctypes.c_void_p]],
         operation: ctypes.c_void_p,
         layouts: Sequence[ctypes.c_void_p],
         places: Sequence[int],
-        most: int,
-    ) -> list[ctypes.Array[ctypes.c_char]]:
-        """Return the algorithms that cuBLASLt's rules name for such addresses, the best first, so many `most`."""
+    ) -> ctypes.Array[ctypes.c_char] | None:
+        """Return the algorithm that cuBLASLt's rules choose for such addresses, or None; nothing is timed."""
         wishes = self._new(made, "MatmulPreference")
         self._set("MatmulPreference", wishes, MOST_WORKSPACE, ctypes.c_uint64(WORKSPACE))
         for attribute, place in zip(ALIGNMENTS, places, strict=True):
             self._set("MatmulPreference", wishes, attribute, ctypes.c_uint32(_alignment(place)))
-        results, count = (ctypes.c_char * (RESULT_BYTES * most))(), ctypes.c_int()
-        asked = self._opened(), operation, *layouts, wishes, most, ctypes.byref(results), ctypes.byref(count)
+        result, count = (ctypes.c_char * RESULT_BYTES)(), ctypes.c_int()
+        asked = self._opened(), operation, *layouts, wishes, 1, ctypes.byref(result), ctypes.byref(count)
         if (status := self._status("MatmulAlgoGetHeuristic", *asked)) not in (0, NOT_SUPPORTED):
             raise _failed("MatmulAlgoGetHeuristic", status)
-        found: list[ctypes.Array[ctypes.c_char]] = []
-        for start in range(0, 0 if status else count.value * RESULT_BYTES, RESULT_BYTES):
-            if not ctypes.c_int.from_buffer(results, start + STATE).value:
-                found.append((ctypes.c_char * RESULT_BYTES).from_buffer_copy(results, start))
-        return found
+        found = status == 0 and count.value and not ctypes.c_int.from_buffer(result, STATE).value
+        return result if found else None
 
     def _layout(self, made: list[tuple[str, ctypes.c_void_p]], kind: int, matrix: Matrix) -> ctypes.c_void_p:
         layout = self._new(made, "MatrixLayout", kind, matrix.columns, matrix.rows, matrix.ahead)

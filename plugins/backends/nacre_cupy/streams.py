@@ -3,36 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any
-
-LONG = 1e-3
-"""Seconds of a call beside which what it takes to start one counts for nothing."""
-CALLS = 20
-"""How many shorter calls are timed together."""
-
-
-def seconds_of(stream: Any, run: Callable[[], None]) -> float:
-    """Return the seconds of a call on a stream: the mean of some that follow each other, once it has run."""
-    run()
-    stream.synchronize()
-    begin = time.perf_counter()
-    run()
-    stream.synchronize()
-    if (once := time.perf_counter() - begin) > LONG:
-        return once
-    stream.begin_capture()  # what it takes to start one counts for nothing in a captured iteration
-    for _ in range(CALLS):
-        run()
-    graph = stream.end_capture()
-    graph.launch(stream)
-    stream.synchronize()
-    begin = time.perf_counter()
-    graph.launch(stream)
-    stream.synchronize()
-    return (time.perf_counter() - begin) / CALLS
 
 
 class Here:

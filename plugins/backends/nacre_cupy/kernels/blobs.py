@@ -60,7 +60,7 @@ def add(view: Any, part: Array, total: Array) -> None:
 def multiply_narrow(view: Any, a: Array, b: Array, out: Array, bias: Array = None, *, relu: bool = False) -> None:
     """Write the product of matrices of bf16, as `Products.narrow`; what cuBLASLt cannot do is done in float32."""
     products = view.backend.products
-    if products.narrow(a, b, out, bias, relu=relu, timed=not view.deterministic):
+    if products.narrow(a, b, out, bias, relu=relu):
         return
     made = out if str(out.dtype) == "float32" else view.scratch(out.shape, "float32", -1)
     products.matmul(_widened(view, a, -2), _widened(view, b, -3), made)
