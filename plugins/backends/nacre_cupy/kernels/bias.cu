@@ -1,5 +1,6 @@
 // The gradient of a bias, and that below a ReLU behind it. Arrays are (rows, channels): images with the channels last. A
-// channel is summed up in parts, each by one block, in float64, and a thread adds up the parts: always in one order.
+// channel is summed up in parts, each by one block, in float64, and the warps of a block add up the parts: always in one
+// order.
 
 #include "common.cuh"
 
@@ -50,10 +51,17 @@ __global__ void bias_parts(const T *y, const T *dy, T *below, double *parts, i64
 }
 
 template <class T> __global__ void bias_total(const double *parts, T *gradient, i64 n_parts, i64 channels) {
-    for (i64 channel = (i64)blockIdx.x * blockDim.x + threadIdx.x; channel < channels;
-         channel += (i64)gridDim.x * blockDim.x) {
+    __shared__ double shared[BLOCK];
+    const u32 lane = threadIdx.x % 32, line = threadIdx.x / 32, lines = BLOCK / 32;
+    for (i64 first = (i64)blockIdx.x * 32; first < channels; first += (i64)gridDim.x * 32) {
+        const i64 channel = first + lane;
         double all = 0;
-        for (i64 part = 0; part < n_parts; part++) all += parts[part * channels + channel];
+        for (i64 part = line; part < n_parts && channel < channels; part += lines) all += parts[part * channels + channel];
+        __syncthreads(); // what is left of the channels before has been read
+        shared[threadIdx.x] = all;
+        __syncthreads();
+        if (line != 0 || channel >= channels) continue;
+        for (u32 other = 1; other < lines; other++) all += shared[other * 32 + lane];
         gradient[channel] = (T)all;
     }
 }

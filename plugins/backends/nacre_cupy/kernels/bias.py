@@ -35,13 +35,5 @@ class BiasGradient:
         run = function(self.view, "bias", f"bias_parts<{kind}>")
         run((blocks,), (THREADS,), (*given, self.parts, self.n_parts, rows, channels))
         if gradient is not None:
-            launch(
-                self.view,
-                "bias",
-                f"bias_total<{kind_of(gradient)}>",
-                channels,
-                self.parts,
-                gradient,
-                self.n_parts,
-                channels,
-            )
+            name, given = f"bias_total<{kind_of(gradient)}>", (self.parts, gradient, self.n_parts, channels)
+            launch(self.view, "bias", name, -(-channels // 32) * THREADS, *given)

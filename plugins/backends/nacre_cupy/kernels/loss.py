@@ -18,7 +18,11 @@ DIVISORS = ("valid", "full", "batch", "none")
 
 
 class SoftmaxLossKernel(CudaKernel, reads="inputs"):
-    """Loss and gradient over scores of any number of axes, with all that the layer has."""
+    """Loss and gradient over scores of any number of axes, with all that the layer has.
+
+    In a net that computes in bf16 scores and their gradient are of bf16, unless there are other bottoms of a floating
+    type: these would be rounded, too. All else is in float32.
+    """
 
     @classmethod
     def supports(cls, layer: SoftmaxLossLayer, inputs: list[Any]) -> str | None:
@@ -33,6 +37,7 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs"):
 
     def __init__(self, layer: SoftmaxLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
+        self.in_bf16 = not any("float" in one.dtype for one in inputs[1:])
         own = SoftmaxLossState(layer, backend, inputs, diffs)
         self.own_shape, self.images, self.weights = own.shape, own.classes.images, own.weights
         self.labels = own.shape[0] * own.shape[2]

@@ -37,15 +37,16 @@ template <class T, int N> struct Lane { // N neighbours
     }
 };
 
-// Calls work(Count<N>(), row, column) for N neighbours of a row at a time: as many as 16 bytes hold where that divides
-// `hidden` and the arrays are aligned, else one.
+const int PAIR = 2; // neighbours that a thread works on: a step has few numbers, and all multiprocessors shall have some
+
+// Calls work(Count<N>(), row, column) for N neighbours of a row at a time: a pair where that divides `hidden` and the
+// arrays are aligned, else one.
 template <class T, class Work> __device__ inline void for_each_unit(i64 rows, i64 hidden, bool fit, Work work) {
     const u32 first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
-    const int most = Lanes<T>::most;
-    if (fit && hidden % most == 0) {
-        const u32 groups = (u32)hidden / most, items = (u32)rows * groups;
+    if (fit && hidden % PAIR == 0) {
+        const u32 groups = (u32)hidden / PAIR, items = (u32)rows * groups;
         for (u32 item = first; item < items; item += step)
-            work(Count<most>(), (i64)(item / groups), (i64)(item % groups) * most);
+            work(Count<PAIR>(), (i64)(item / groups), (i64)(item % groups) * PAIR);
     } else {
         const u32 items = (u32)(rows * hidden);
         for (u32 item = first; item < items; item += step)
@@ -55,13 +56,13 @@ template <class T, class Work> __device__ inline void for_each_unit(i64 rows, i6
 
 template <class T> __device__ inline T *at(T *array, i64 index) { return array == nullptr ? nullptr : array + index; }
 
-// Whether as many neighbours as of T can be stored in bf16 at once, and be loaded from every row of dy.
-template <class T> __device__ inline bool fits(const bf16 *one, const bf16 *other = nullptr) {
-    const u64 bytes = Lanes<T>::most * sizeof(bf16);
-    return (u64)one % bytes == 0 && (u64)other % bytes == 0;
+// Whether pairs of every array, and of every row of dy, can be read and written at once.
+template <class T> __device__ inline bool in_pairs(const T *one) { return (u64)one % (PAIR * sizeof(T)) == 0; }
+template <class T, class... More> __device__ inline bool in_pairs(const T *one, const More *...more) {
+    return in_pairs(one) && in_pairs(more...);
 }
-template <class T> __device__ inline bool fits(const T *dy, i64 ahead) {
-    return aligned(dy) && (dy == nullptr || ahead % Lanes<T>::most == 0);
+template <class T> __device__ inline bool rows_in_pairs(const T *dy, i64 ahead) {
+    return in_pairs(dy) && (dy == nullptr || ahead % PAIR == 0);
 }
 
 // The sum of a block of both products and both biases.
@@ -78,7 +79,7 @@ __device__ inline Lane<T, N> total(const T *gates, const T *product, const T *bi
 template <class T>
 __global__ void lstm_forward(T *gates, const T *product, const T *bias_x, const T *bias_h, const T *peephole,
                              const T *c_old, T *c_new, T *tanh_c, T *h, bf16 *narrow_h, i64 rows, i64 hidden) {
-    const bool fit = aligned(gates, product, bias_x, bias_h, peephole, c_old, c_new, tanh_c, h) && fits<T>(narrow_h);
+    const bool fit = in_pairs(gates, product, bias_x, bias_h, peephole, c_old, c_new, tanh_c, h, narrow_h);
     for_each_unit<T>(rows, hidden, fit, [=](auto count, i64 row, i64 column) {
         const int N = decltype(count)::value;
         typedef Lane<T, N> L;
@@ -118,7 +119,7 @@ __global__ void lstm_forward(T *gates, const T *product, const T *bias_x, const 
 template <class T>
 __global__ void lstm_backward(const T *gates, const T *tanh_c, const T *c_old, const T *peephole, const T *dh,
                               const T *dy, i64 ahead, T *dc, T *dgates, bf16 *narrow_dgates, i64 rows, i64 hidden) {
-    const bool fit = aligned(gates, tanh_c, c_old, peephole, dh, dc, dgates) && fits(dy, ahead) && fits<T>(narrow_dgates);
+    const bool fit = in_pairs(gates, tanh_c, c_old, peephole, dh, dc, dgates, narrow_dgates) && rows_in_pairs(dy, ahead);
     for_each_unit<T>(rows, hidden, fit, [=](auto count, i64 row, i64 column) {
         const int N = decltype(count)::value;
         typedef Lane<T, N> L;
@@ -154,7 +155,7 @@ __global__ void lstm_backward(const T *gates, const T *tanh_c, const T *c_old, c
 template <class T>
 __global__ void gru_forward(T *gates, const T *product, const T *bias_x, const T *bias_h, const T *h_old, T *reset,
                             T *h_new, bf16 *narrow_h, i64 rows, i64 hidden) {
-    const bool fit = aligned(gates, product, bias_x, bias_h, h_old, reset, h_new) && fits<T>(narrow_h);
+    const bool fit = in_pairs(gates, product, bias_x, bias_h, h_old, reset, h_new, narrow_h);
     for_each_unit<T>(rows, hidden, fit, [=](auto count, i64 row, i64 column) {
         const int N = decltype(count)::value;
         typedef Lane<T, N> L;
@@ -185,8 +186,8 @@ template <class T>
 __global__ void gru_backward(const T *gates, const T *reset, const T *h_old, const T *dh, const T *dy, i64 ahead,
                              T *direct, T *dgates, T *dproducts, bf16 *narrow_dgates, bf16 *narrow_dproducts, i64 rows,
                              i64 hidden) {
-    const bool fit = aligned(gates, reset, h_old, dh, direct, dgates, dproducts) && fits(dy, ahead) &&
-                     fits<T>(narrow_dgates, narrow_dproducts);
+    const bool fit = in_pairs(gates, reset, h_old, dh, direct, dgates, dproducts, narrow_dgates, narrow_dproducts) &&
+                     rows_in_pairs(dy, ahead);
     for_each_unit<T>(rows, hidden, fit, [=](auto count, i64 row, i64 column) {
         const int N = decltype(count)::value;
         typedef Lane<T, N> L;
@@ -227,7 +228,7 @@ struct Cut {
 template <class T, class F>
 __global__ void rnn_forward(const T *gates, const T *product, const T *bias_x, const T *bias_h, T *h,
                             bf16 *narrow_h, i64 rows, i64 hidden) {
-    const bool fit = aligned(gates, product, bias_x, bias_h, h) && fits<T>(narrow_h);
+    const bool fit = in_pairs(gates, product, bias_x, bias_h, h, narrow_h);
     for_each_unit<T>(rows, hidden, fit, [=](auto count, i64 row, i64 column) {
         const int N = decltype(count)::value;
         const i64 unit = row * hidden + column;
@@ -241,7 +242,7 @@ __global__ void rnn_forward(const T *gates, const T *product, const T *bias_x, c
 template <class T, class F>
 __global__ void rnn_backward(const T *h, const T *dh, const T *dy, i64 ahead, T *dgates, bf16 *narrow_dgates, i64 rows,
                              i64 hidden) {
-    const bool fit = aligned(h, dh, dgates) && fits(dy, ahead) && fits<T>(narrow_dgates);
+    const bool fit = in_pairs(h, dh, dgates, narrow_dgates) && rows_in_pairs(dy, ahead);
     for_each_unit<T>(rows, hidden, fit, [=](auto count, i64 row, i64 column) {
         const int N = decltype(count)::value;
         const i64 unit = row * hidden + column;

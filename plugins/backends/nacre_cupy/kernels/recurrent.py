@@ -21,10 +21,12 @@ from nacre_layers.recurrent.rnn import RNNRecurrence, RNNState
 
 from .bias import BiasGradient
 from .blobs import convert, multiply_narrow, swap
-from .launch import LANES, TYPES, launch, memory, scalars, too_large
+from .launch import TYPES, launch, memory, scalars, too_large
 
 FUNCTIONS = {"Tanh": "Bent", "ReLU": "Cut"}
 """Those of RNN, and what recurrent.cu calls them."""
+PAIR = 2
+"""Neighbours that a thread works on, as in recurrent.cu."""
 STEP_THREADS = 64
 """Threads of a block: a step has few numbers, which small blocks share out over more multiprocessors."""
 
@@ -166,7 +168,7 @@ class OnDevice(Recurrence):
         """Enqueue a kernel for a step, with `like` of the shape (sequences, hidden)."""
         kind = TYPES[str(like.dtype)]
         rows, hidden = like.shape
-        items = rows * hidden // (LANES[kind] if hidden % LANES[kind] == 0 else 1)
+        items = rows * hidden // (PAIR if hidden % PAIR == 0 else 1)
         name, _, function = kernel.partition(" ")
         expression = f"{name}<{kind}, {function}>" if function else f"{name}<{kind}>"
         launch(self.work.backend, "recurrent", expression, items, *arrays, rows, hidden, threads=STEP_THREADS)
