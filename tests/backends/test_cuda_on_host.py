@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cuda_on_host import ShimBackend, compiled, from_bits, missing, steps_apart, to_bits
-from nacre_cupy.kernels.launch import FOLDER
+from nacre_cupy.kernels.launch import FOLDER, divisor
 
 if reason := missing():
     pytest.skip(reason, allow_module_level=True)
@@ -40,9 +40,13 @@ __global__ void both_ways(const float *x, bf16 *y, float *z, i64 size) {
         for (int n = 0; n < N; n++) z[start + n] = widen(y[start + n]);
     });
 }
+__global__ void divide(const u32 *x, u32 *y, int *rest, i64 size, i64 number, i64 inverse) {
+    const Divisor by(number, inverse);
+    for (i64 index = threadIdx.x; index < size; index += blockDim.x) y[index] = by.quotient(x[index], rest[index]);
+}
 """
 )
-NAMES = ("sums<float>", "sums<double>", "largest", "some_wait", "some_shuffle", "crooked", "both_ways")
+NAMES = ("sums<float>", "sums<double>", "largest", "some_wait", "some_shuffle", "crooked", "both_ways", "divide")
 
 
 def run(name: str, blocks: int, threads: int, *arguments: object) -> None:
@@ -92,6 +96,22 @@ def test_bf16_is_rounded_as_it_should_be() -> None:
         np.testing.assert_array_equal(found, expected)
     assert steps_apart(expected, expected).max() == 0
     assert steps_apart(np.float32(1), np.float32(1.015625)) == 2
+
+
+def test_quotients_are_those_of_a_division() -> None:
+    random = np.random.default_rng(0)
+    ends = [0, 1, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]
+    powers = [2**power + more for power in range(1, 31) for more in (-1, 0, 1)]
+    some = (2 ** random.uniform(8, 31, 300)).astype(np.int64).tolist()
+    for number in [*range(1, 301), *powers, *some, 2**31 - 2, 2**31 - 1]:
+        multiples = number * np.array([1, 2, 3, *random.integers(0, 2**32 // number, 20), (2**32 - 1) // number])
+        near = np.add.outer(multiples, [-1, 0, 1]).ravel()
+        x = np.array([*ends, *near[near < 2**32], *random.integers(0, 2**32, 20)], np.uint32)
+        y, rest = np.zeros_like(x), np.zeros(x.shape, np.int32)
+        run("divide", 1, 1, x, y, rest, len(x), *divisor(number))
+        np.testing.assert_array_equal(y, x // np.uint32(number), str(number))
+        np.testing.assert_array_equal(rest, x % np.uint32(number), str(number))
+    assert divisor(0)[1] == divisor(1)[1]  # of an array with no numbers
 
 
 def test_what_is_written_outside_of_an_array_is_seen() -> None:

@@ -73,6 +73,25 @@ template <int N> struct Count {
     static const int value = N;
 };
 
+// A number that others are divided by, with a product and a shift in place of a division: those by numbers that the
+// compiler does not know are slow. Python makes both with `launch.divisor`. All numbers of 32 bits will do.
+// Granlund and Montgomery, "Division by invariant integers using multiplication", 1994.
+struct Divisor {
+    int number;
+    u32 factor, shift;
+
+    __device__ Divisor(i64 number, i64 inverse)
+        : number((int)number), factor((u32)inverse), shift((u32)(inverse >> 32)) {}
+    __device__ operator int() const { return number; }
+    __device__ u32 quotient(u32 of) const { return (u32)(((u64)__umulhi(of, factor) + of) >> shift); }
+    // The same, with the remainder.
+    __device__ u32 quotient(u32 of, int &rest) const {
+        const u32 whole = quotient(of);
+        rest = (int)(of - whole * number);
+        return whole;
+    }
+};
+
 // Calls work(Count<N>(), start) for all numbers below `size`, N neighbours at a time, over all threads of the grid: as
 // many as 16 bytes hold where the arrays are aligned, and what is left one by one.
 template <class T, class Work> __device__ inline void for_each(i64 size, bool fit, Work work) {

@@ -79,6 +79,17 @@ def scalars(view: Any) -> Array:
     return view.backend.scalars(view)
 
 
+def divisor(number: int) -> tuple[int, int]:
+    """Return the two arguments of a kernel that make a `Divisor` of common.cuh: a number below 2^31, and its inverse.
+
+    For 0, the length of an empty array, there is that of 1.
+    """
+    by = max(number, 1)
+    shift = (by - 1).bit_length()  # 2^shift is the number, or the next power of 2
+    factor = 2**32 * (2**shift - by) // by + 1
+    return number, factor | shift << 32
+
+
 def memory(blob: Own | None) -> Array | None:
     """Return the array of a blob, or None."""
     return None if blob is None else blob.memory

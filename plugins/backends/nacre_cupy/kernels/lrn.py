@@ -8,7 +8,7 @@ from nacre import Own
 from nacre_layers.normalisation.lrn import LRNLayer, LRNState
 from nacre_layers.windows import WindowAxis
 
-from .launch import LANES, TYPES, CudaKernel
+from .launch import LANES, TYPES, CudaKernel, divisor
 from .pooling import Extent, extent_of, unfit_axes
 
 
@@ -46,7 +46,8 @@ class LRNKernel(CudaKernel, reads="inputs"):
         if len(axes) == 1:  # windows along what lrn.cu calls the rows
             down, across = across, down
         columns = (self.down, self.up) if len(axes) == 2 else (0, 0)
-        return extent, (extent.outer, extent.inner, down.length, across.length, self.down, self.up, *columns)
+        sizes = (number for size in (extent.inner, down.length, across.length) for number in divisor(size))
+        return extent, (extent.outer, *sizes, self.down, self.up, *columns)
 
     def forward(self, inputs: list[Own]) -> None:
         layer = self.layer

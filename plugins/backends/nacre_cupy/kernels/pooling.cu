@@ -5,7 +5,8 @@
 #include "common.cuh"
 
 struct Windows { // along one axis: cell k of window i is pixel i stride - pad + k; `reach` is length and padding behind
-    int length, kernel, stride, pad, reach, count;
+    Divisor length, stride, count;
+    int kernel, pad, reach;
 
     __device__ int start(int window) const { return window * stride - pad; }
     __device__ int first_cell(int window) const { return start(window) < 0 ? -start(window) : 0; }
@@ -13,14 +14,11 @@ struct Windows { // along one axis: cell k of window i is pixel i stride - pad +
         const int left = length - start(window);
         return left < kernel ? left : kernel;
     }
-    // The windows that have a pixel.
-    __device__ int first_with(int pixel) const {
-        const int before = pixel + pad - kernel;
-        return before < 0 ? 0 : before / stride + 1;
-    }
-    __device__ int last_with(int pixel) const {
-        const int last = (pixel + pad) / stride;
-        return last < count ? last : count - 1;
+    // Calls work(window, cell) for all windows that have a pixel, from the last one on.
+    template <class Work> __device__ void for_windows_with(int pixel, Work work) const {
+        const int begun = (int)stride.quotient(pixel + pad);
+        int window = begun < count ? begun : count - 1, cell = pixel - start(window);
+        for (; window >= 0 && cell < kernel; window--, cell += stride) work(window, cell);
     }
     // How many cells of a window count: those in the padded image (0), in the whole window (1), or in the image (2).
     __device__ int cells(int window, int divide_by) const {
@@ -31,70 +29,78 @@ struct Windows { // along one axis: cell k of window i is pixel i stride - pad +
     }
 };
 
-struct Grid {
-    int outer, inner;
+// Where a thread works: image `image`, the window or pixel (row, column), and N neighbours along the inner axis from
+// `channel` on.
+struct Place {
+    u32 image;
+    int row, column, channel;
+};
+
+struct Grid { // places in arrays are counted with 32 bits
+    int outer;
+    Divisor inner;
     Windows down, across;
 
     __device__ u32 pixels() const { return (u32)down.length * across.length; }
     __device__ u32 windows() const { return (u32)down.count * across.count; }
-};
 
-#define GRID_ARGUMENTS                                                                                                 \
-    i64 outer, i64 inner, i64 rows, i64 kernel_rows, i64 stride_rows, i64 pad_rows, i64 reach_rows, i64 count_rows,    \
-        i64 columns, i64 kernel_columns, i64 stride_columns, i64 pad_columns, i64 reach_columns, i64 count_columns
-#define GRID                                                                                                           \
-    Grid {                                                                                                             \
-        (int)outer, (int)inner,                                                                                        \
-            {(int)rows, (int)kernel_rows, (int)stride_rows, (int)pad_rows, (int)reach_rows, (int)count_rows}, {        \
-            (int)columns, (int)kernel_columns, (int)stride_columns, (int)pad_columns, (int)reach_columns,              \
-                (int)count_columns                                                                                     \
-        }                                                                                                              \
+    __device__ Place place(u32 number, const Divisor &rows, const Divisor &columns) const {
+        Place p;
+        p.image = rows.quotient(columns.quotient(inner.quotient(number, p.channel), p.column), p.row);
+        return p;
     }
+    __device__ Place pixel(u32 number) const { return place(number, down.length, across.length); }
+    __device__ Place window(u32 number) const { return place(number, down.count, across.count); }
 
-// Where a thread works: image `outer`, the window or pixel (row, column), and N neighbours along the inner axis.
-struct Place {
-    int image, row, column, channel;
+    // The first of the numbers in channel `channel` of a pixel.
+    __device__ u32 pixel_at(u32 image, int row, int column, int channel) const {
+        return ((image * down.length + row) * across.length + column) * inner + channel;
+    }
+    __device__ u32 window_at(u32 image, int row, int column, int channel) const {
+        return ((image * down.count + row) * across.count + column) * inner + channel;
+    }
 };
-template <int N> __device__ inline Place place_of(u32 item, int columns, int rows, int inner) {
-    const u32 groups = (u32)inner / N;
-    Place place;
-    place.channel = item % groups * N;
-    item /= groups;
-    place.column = item % columns;
-    item /= columns;
-    place.row = item % rows;
-    place.image = item / rows;
-    return place;
-}
+
+#define AXIS_ARGUMENTS(of)                                                                                             \
+    i64 length##of, i64 length_inverse##of, i64 kernel##of, i64 stride##of, i64 stride_inverse##of, i64 pad##of,       \
+        i64 reach##of, i64 count##of, i64 count_inverse##of
+#define AXIS(of)                                                                                                       \
+    {                                                                                                                  \
+        Divisor(length##of, length_inverse##of), Divisor(stride##of, stride_inverse##of),                              \
+            Divisor(count##of, count_inverse##of), (int)kernel##of, (int)pad##of, (int)reach##of                       \
+    }
+#define GRID_ARGUMENTS i64 outer, i64 inner, i64 inner_inverse, AXIS_ARGUMENTS(_rows), AXIS_ARGUMENTS(_columns)
+#define GRID                                                                                                           \
+    Grid { (int)outer, Divisor(inner, inner_inverse), AXIS(_rows), AXIS(_columns) }
 
 template <int N, class T, class Index>
 __device__ void max_windows(const T *x, T *y, Index *winners, i64 *mask, i64 mask_window, i64 mask_channel, Grid g) {
     typedef Wide<T> W;
-    const u32 items = (u32)g.outer * g.windows() * (g.inner / N);
+    const u32 items = g.outer * g.windows() * (g.inner / N);
     for (u32 item = blockIdx.x * blockDim.x + threadIdx.x; item < items; item += gridDim.x * blockDim.x) {
-        const Place p = place_of<N>(item, g.across.count, g.down.count, g.inner);
+        const Place p = g.window(item * N);
         const int row = g.down.start(p.row), column = g.across.start(p.column);
+        const int first = g.across.first_cell(p.column), end = g.across.end_cell(p.column);
         W best[N];
-        int cell[N]; // below 0 until there is one
+        int cell[N];
         for (int n = 0; n < N; n++) {
-            best[n] = 0;
-            cell[n] = -1;
+            best[n] = minus_infinity<W>();
+            cell[n] = g.down.first_cell(p.row) * g.across.kernel + first; // which it stays if no number is larger
         }
         for (int a = g.down.first_cell(p.row); a < g.down.end_cell(p.row); a++) {
-            const T *line = x + (((i64)p.image * g.down.length + row + a) * g.across.length + column) * g.inner;
-            for (int b = g.across.first_cell(p.column); b < g.across.end_cell(p.column); b++) {
-                const Pack<T, N> pack = load<N>(line + (i64)b * g.inner + p.channel);
+            const T *from = x + g.pixel_at(p.image, row + a, column + first, p.channel);
+            for (int b = first; b < end; b++, from += g.inner) {
+                const Pack<T, N> pack = load<N>(from);
                 for (int n = 0; n < N; n++) {
                     const W value = widen(pack.at[n]);
                     // the first of equal ones, and the first NaN
-                    if (cell[n] < 0 || value > best[n] || (value != value && best[n] == best[n])) {
+                    if (!(value <= best[n]) && best[n] == best[n]) {
                         best[n] = value;
                         cell[n] = a * g.across.kernel + b;
                     }
                 }
             }
         }
-        const i64 window = ((i64)p.image * g.down.count + p.row) * g.across.count + p.column;
         Pack<T, N> top;
         Pack<Index, N> winner;
         for (int n = 0; n < N; n++) {
@@ -106,8 +112,8 @@ __device__ void max_windows(const T *x, T *y, Index *winners, i64 *mask, i64 mas
                 mask[at] = (i64)(row + cell[n] / g.across.kernel) * g.across.length + column + cell[n] % g.across.kernel;
             }
         }
-        store<N>(y + window * g.inner + p.channel, top);
-        if (winners != nullptr) store<N>(winners + window * g.inner + p.channel, winner);
+        store<N>(y + item * N, top);
+        if (winners != nullptr) store<N>(winners + item * N, winner);
     }
 }
 
@@ -124,25 +130,23 @@ __global__ void max_forward(const T *x, T *y, Index *winners, i64 *mask, i64 mas
 }
 
 template <int N, class T, class Index> __device__ void max_pixels(const Index *winners, const T *dy, T *dx, Grid g) {
-    const u32 items = (u32)g.outer * g.pixels() * (g.inner / N);
+    const u32 items = g.outer * g.pixels() * (g.inner / N);
     for (u32 item = blockIdx.x * blockDim.x + threadIdx.x; item < items; item += gridDim.x * blockDim.x) {
-        const Place p = place_of<N>(item, g.across.length, g.down.length, g.inner);
+        const Place p = g.pixel(item * N);
         Wide<T> sum[N];
         for (int n = 0; n < N; n++) sum[n] = 0;
-        for (int i = g.down.last_with(p.row); i >= g.down.first_with(p.row); i--) {
-            const int a = p.row - g.down.start(i);
-            for (int j = g.across.last_with(p.column); j >= g.across.first_with(p.column); j--) {
-                const int cell = a * g.across.kernel + p.column - g.across.start(j);
-                const i64 at = (((i64)p.image * g.down.count + i) * g.across.count + j) * g.inner + p.channel;
+        g.down.for_windows_with(p.row, [&](int i, int a) {
+            g.across.for_windows_with(p.column, [&](int j, int b) {
+                const u32 at = g.window_at(p.image, i, j, p.channel);
                 const Pack<Index, N> winner = load<N>(winners + at);
                 const Pack<T, N> pack = load<N>(dy + at);
                 for (int n = 0; n < N; n++)
-                    if (winner.at[n] == cell) sum[n] += widen(pack.at[n]);
-            }
-        }
+                    if (winner.at[n] == a * g.across.kernel + b) sum[n] += widen(pack.at[n]);
+            });
+        });
         Pack<T, N> result;
         for (int n = 0; n < N; n++) result.at[n] = narrow<T>(sum[n]);
-        store<N>(dx + (((i64)p.image * g.down.length + p.row) * g.across.length + p.column) * g.inner + p.channel, result);
+        store<N>(dx + item * N, result);
     }
 }
 
@@ -156,23 +160,24 @@ __global__ void max_backward(const Index *winners, const T *dy, T *dx, GRID_ARGU
 }
 
 template <int N, class T> __device__ void mean_windows(const T *x, T *y, int divide_by, Grid g) {
-    const u32 items = (u32)g.outer * g.windows() * (g.inner / N);
+    const u32 items = g.outer * g.windows() * (g.inner / N);
     for (u32 item = blockIdx.x * blockDim.x + threadIdx.x; item < items; item += gridDim.x * blockDim.x) {
-        const Place p = place_of<N>(item, g.across.count, g.down.count, g.inner);
+        const Place p = g.window(item * N);
         const int row = g.down.start(p.row), column = g.across.start(p.column);
+        const int first = g.across.first_cell(p.column), end = g.across.end_cell(p.column);
         Wide<T> sum[N];
         for (int n = 0; n < N; n++) sum[n] = 0;
         for (int a = g.down.first_cell(p.row); a < g.down.end_cell(p.row); a++) {
-            const T *line = x + (((i64)p.image * g.down.length + row + a) * g.across.length + column) * g.inner;
-            for (int b = g.across.first_cell(p.column); b < g.across.end_cell(p.column); b++) {
-                const Pack<T, N> pack = load<N>(line + (i64)b * g.inner + p.channel);
+            const T *from = x + g.pixel_at(p.image, row + a, column + first, p.channel);
+            for (int b = first; b < end; b++, from += g.inner) {
+                const Pack<T, N> pack = load<N>(from);
                 for (int n = 0; n < N; n++) sum[n] += widen(pack.at[n]);
             }
         }
         const Wide<T> size = (Wide<T>)(g.down.cells(p.row, divide_by) * g.across.cells(p.column, divide_by));
         Pack<T, N> top;
         for (int n = 0; n < N; n++) top.at[n] = narrow<T>(sum[n] / size);
-        store<N>(y + (((i64)p.image * g.down.count + p.row) * g.across.count + p.column) * g.inner + p.channel, top);
+        store<N>(y + item * N, top);
     }
 }
 
@@ -185,22 +190,21 @@ template <class T> __global__ void mean_forward(const T *x, T *y, i64 divide_by,
 }
 
 template <int N, class T> __device__ void mean_pixels(const T *dy, T *dx, int divide_by, Grid g) {
-    const u32 items = (u32)g.outer * g.pixels() * (g.inner / N);
+    const u32 items = g.outer * g.pixels() * (g.inner / N);
     for (u32 item = blockIdx.x * blockDim.x + threadIdx.x; item < items; item += gridDim.x * blockDim.x) {
-        const Place p = place_of<N>(item, g.across.length, g.down.length, g.inner);
+        const Place p = g.pixel(item * N);
         Wide<T> sum[N];
         for (int n = 0; n < N; n++) sum[n] = 0;
-        for (int i = g.down.last_with(p.row); i >= g.down.first_with(p.row); i--) {
-            for (int j = g.across.last_with(p.column); j >= g.across.first_with(p.column); j--) {
+        g.down.for_windows_with(p.row, [&](int i, int) {
+            g.across.for_windows_with(p.column, [&](int j, int) {
                 const Wide<T> size = (Wide<T>)(g.down.cells(i, divide_by) * g.across.cells(j, divide_by));
-                const Pack<T, N> pack =
-                    load<N>(dy + (((i64)p.image * g.down.count + i) * g.across.count + j) * g.inner + p.channel);
+                const Pack<T, N> pack = load<N>(dy + g.window_at(p.image, i, j, p.channel));
                 for (int n = 0; n < N; n++) sum[n] += widen(pack.at[n]) / size;
-            }
-        }
+            });
+        });
         Pack<T, N> result;
         for (int n = 0; n < N; n++) result.at[n] = narrow<T>(sum[n]);
-        store<N>(dx + (((i64)p.image * g.down.length + p.row) * g.across.length + p.column) * g.inner + p.channel, result);
+        store<N>(dx + item * N, result);
     }
 }
 

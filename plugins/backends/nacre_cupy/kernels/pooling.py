@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingState
 from nacre_layers.windows import WindowAxis
 
-from .launch import LANES, TYPES, CudaKernel, memory
+from .launch import LANES, TYPES, CudaKernel, divisor, memory
 
 DIVISORS = {"padded": 0, "kernel": 1, "image": 2}
 """Numbers of `Mean.divide_by` in pooling.cu."""
@@ -42,10 +43,14 @@ class Extent:
     def _groups(self, lanes: int) -> int:
         return self.inner if self.inner % lanes else self.inner // lanes
 
+    @cached_property
     def arguments(self) -> tuple[int, ...]:
-        """Return what the kernels of pooling.cu are told."""
-        axes = ((one.length, one.kernel, one.stride, one.pad, one.length + one.tail, one.count) for one in self.both)
-        return self.outer, self.inner, *(number for axis in axes for number in axis)
+        """What the kernels of pooling.cu are told."""
+        numbers = [self.outer, *divisor(self.inner)]
+        for one in self.both:
+            numbers += [*divisor(one.length), one.kernel, *divisor(one.stride), one.pad, one.length + one.tail]
+            numbers += divisor(one.count)
+        return tuple(numbers)
 
     @property
     def both(self) -> tuple[WindowAxis, WindowAxis]:
@@ -126,7 +131,7 @@ class PoolingKernel(CudaKernel):
             kind = TYPES[x.dtype]
             items, ends = extent.windows(LANES[kind]), (x.memory, y.memory)
             if not self.is_max:
-                self.launch("pooling", f"mean_forward<{kind}>", items, *ends, self.divide_by, *extent.arguments())
+                self.launch("pooling", f"mean_forward<{kind}>", items, *ends, self.divide_by, *extent.arguments)
                 continue
             mask = self.blobs[len(inputs) + index] if _has_masks(self.layer) else None
             # distances of neighbouring windows and channels in the mask, which may lie in another order than y
@@ -135,7 +140,7 @@ class PoolingKernel(CudaKernel):
                 steps = (1, extent.down.count * extent.across.count)
             kept = None if self.diffs[index] is None else self.intermediates[self.winners[index]]
             name = f"max_forward<{kind}, {self.indices[index]}>"
-            self.launch("pooling", name, items, *ends, kept, memory(mask), *steps, *extent.arguments())
+            self.launch("pooling", name, items, *ends, kept, memory(mask), *steps, *extent.arguments)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         for index, (dx, extent) in enumerate(zip(diffs, self.extents, strict=True)):
@@ -145,9 +150,9 @@ class PoolingKernel(CudaKernel):
             items, ends = extent.pixels(LANES[kind]), (self.blobs_diff[index].memory, dx.memory)
             if self.is_max:
                 name, kept = f"max_backward<{kind}, {self.indices[index]}>", self.intermediates[self.winners[index]]
-                self.launch("pooling", name, items, kept, *ends, *extent.arguments())
+                self.launch("pooling", name, items, kept, *ends, *extent.arguments)
             else:
-                self.launch("pooling", f"mean_backward<{kind}>", items, *ends, self.divide_by, *extent.arguments())
+                self.launch("pooling", f"mean_backward<{kind}>", items, *ends, self.divide_by, *extent.arguments)
 
     @property
     def divide_by(self) -> int:
