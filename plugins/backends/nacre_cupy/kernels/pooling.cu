@@ -129,6 +129,19 @@ __global__ void max_forward(const T *x, T *y, Index *winners, i64 *mask, i64 mas
         max_windows<1>(x, y, winners, mask, mask_window, mask_channel, g);
 }
 
+// Calls work(n) for those of N winners that are a cell.
+template <int N, class Index, class Work> __device__ inline void for_winners(const Index *from, int cell, Work work) {
+    if constexpr (sizeof(Index) == 1 && N % 4 == 0) { // compared four at a time
+        const Pack<u32, N / 4> four = load<N / 4>(reinterpret_cast<const u32 *>(from));
+        for (int n = 0; n < N; n++)
+            if (((four.at[n / 4] ^ cell * 0x01010101u) & 0xffu << n % 4 * 8) == 0) work(n);
+    } else {
+        const Pack<Index, N> winner = load<N>(from);
+        for (int n = 0; n < N; n++)
+            if (winner.at[n] == cell) work(n);
+    }
+}
+
 template <int N, class T, class Index> __device__ void max_pixels(const Index *winners, const T *dy, T *dx, Grid g) {
     const u32 items = g.outer * g.pixels() * (g.inner / N);
     for (u32 item = blockIdx.x * blockDim.x + threadIdx.x; item < items; item += gridDim.x * blockDim.x) {
@@ -138,10 +151,9 @@ template <int N, class T, class Index> __device__ void max_pixels(const Index *w
         g.down.for_windows_with(p.row, [&](int i, int a) {
             g.across.for_windows_with(p.column, [&](int j, int b) {
                 const u32 at = g.window_at(p.image, i, j, p.channel);
-                const Pack<Index, N> winner = load<N>(winners + at);
                 const Pack<T, N> pack = load<N>(dy + at);
-                for (int n = 0; n < N; n++)
-                    if (winner.at[n] == a * g.across.kernel + b) sum[n] += widen(pack.at[n]);
+                const int cell = a * g.across.kernel + b;
+                for_winners<N>(winners + at, cell, [&](int n) { sum[n] += widen(pack.at[n]); });
             });
         });
         Pack<T, N> result;
