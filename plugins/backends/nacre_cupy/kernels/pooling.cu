@@ -106,14 +106,17 @@ __device__ void max_windows(const T *x, T *y, Index *winners, i64 *mask, i64 mas
         for (int n = 0; n < N; n++) {
             top.at[n] = narrow<T>(best[n]);
             winner.at[n] = (Index)cell[n];
-            if (mask != nullptr) {
-                const i64 in_image = (i64)p.row * g.across.count + p.column;
-                const i64 at = (i64)p.image * g.windows() * g.inner + in_image * mask_window + (p.channel + n) * mask_channel;
-                mask[at] = (i64)(row + cell[n] / g.across.kernel) * g.across.length + column + cell[n] % g.across.kernel;
-            }
         }
         store<N>(y + item * N, top);
         if (winners != nullptr) store<N>(winners + item * N, winner);
+        if (mask != nullptr) {
+            const i64 image = (i64)p.image * g.windows() * g.inner, window = (i64)p.row * g.across.count + p.column;
+            i64 *at = mask + image + window * mask_window + p.channel * mask_channel;
+            for (int n = 0; n < N; n++, at += mask_channel) {
+                const int a = cell[n] / g.across.kernel, b = cell[n] % g.across.kernel;
+                *at = (i64)(row + a) * g.across.length + column + b;
+            }
+        }
     }
 }
 
