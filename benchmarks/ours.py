@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,8 @@ class Training(_Side):
         """Begin anew with dropout, if the net has any: until now it was without, to be compared."""
         if any(hasattr(layer, "ratio") for layer in self.net.layers):
             self.net.shutdown()
+            del self.net, self.training
+            gc.collect()  # parts of a net know each other: its memory is free only now
             self._begin(dropout=True)
 
     def gradients(self) -> Iterator[tuple[str, Any]]:
