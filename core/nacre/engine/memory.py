@@ -26,6 +26,7 @@ class Memory:
         keep: names of blobs that stay readable after the step; None keeps all, and shares no memory.
 
     `within` has the names of the blobs between layers that one kernel computes together: they are never written.
+    `readable` has the plain arrays of the blobs that stay readable after a step, once they are allocated.
     """
 
     def __init__(self, ops: list[Op], main: Backend, keep: Iterable[str] | None) -> None:
@@ -39,6 +40,7 @@ class Memory:
         self.final = {value.name: value for value in self.values}
         self.within = {value.name for op in members(ops) for value in op.outputs} - self.final.keys()
         self.extra: list[Value] = []
+        self.readable: dict[str, Array] = {}
         self._sum_spaces: dict[int, Space] = {}
         self._plan_forward()
         self._plan_backward()
@@ -216,6 +218,8 @@ class Memory:
             for values in (op.input_arrays, op.diff_arrays, op.state.blobs, op.state.blobs_diff):
                 _settle(values)
             op.fix()
+        pinned = [value for value in self.final.values() if value.pinned]
+        self.readable = {value.name: self.array(value, plain_space(self.main)) for value in pinned}
 
     def _allocate(self) -> None:
         """Allocate the plain arrays, and fill the lists of the states."""

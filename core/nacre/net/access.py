@@ -190,7 +190,7 @@ class NetAccess:
         """
         self._need_memory()
         found = self._blobs.blob(name := self._named(name))
-        if not self._blobs.is_fed(name):
+        if not self._has_run("forward") and not self._blobs.is_fed(name):
             self._need_pass(f"blob '{name}' holds no numbers")
         return found
 
@@ -222,13 +222,15 @@ class NetAccess:
 
     def _named(self, blob: str | Top) -> str:
         """Return the name of a blob that is given by its name or by its handle."""
-        if not isinstance(blob, str | Top):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if isinstance(blob, str):
+            return blob
+        if not isinstance(blob, Top):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BlobError(
                 f"net '{self.name}' has no blob {brief(blob)}", "give the name of a blob, or the handle of a top"
             )
-        if isinstance(blob, Top) and blob not in self._handles:
+        if blob not in self._handles:
             raise BlobError(f"net '{self.name}' has no blob for {blob!r}", "it was not among the handles it is made of")
-        return self._handles[blob] if isinstance(blob, Top) else blob
+        return self._handles[blob]
 
     def unwritten(self) -> list[str]:
         """Return the blobs of `Input` layers that have not been written yet: they are zero."""
@@ -238,9 +240,13 @@ class NetAccess:
         """Raise a DataError if the net would be trained or tested on a blob that has never been written."""
         self._sources.refuse_unwritten()
 
+    def _has_run(self, kind: Literal["forward", "backward"]) -> bool:
+        """Return whether a pass of a kind has run; one of several ranks may have run none."""
+        return kind in self._passes.done or self._options.ranks > 1
+
     def _need_pass(self, so: str, kind: Literal["forward", "backward"] = "forward") -> None:
-        """Raise an error if no pass of a kind has run; one of several ranks may have run none."""
-        if kind not in self._passes.done and self._options.ranks == 1:
+        """Raise an error if no pass of a kind has run."""
+        if not self._has_run(kind):
             raise NacreError(
                 f"net '{self.name}' has not run {kind} yet, so {so}",
                 "call net.forward() before, and net.backward() for gradients; for arrays net.evaluate(x, y); "

@@ -32,13 +32,13 @@ class Blobs:
         self.pending: dict[str, tuple[np.ndarray, int]] = {}
 
     def blob(self, name: str) -> np.ndarray:
-        value = self._known(name)
-        if not value.pinned:
+        if name not in self.memory.readable:
+            self._known(name)
             raise BlobError(
                 f"blob '{name}' is not kept after a step: its memory may now hold something else",
                 f"make the net with keep=('{name}',), or keep='all'",
             )
-        return self._read(value)
+        return read_array(self.memory.main, self.memory.readable[name])
 
     def gradient(self, name: str) -> np.ndarray:
         op, first = self._first(name)
@@ -51,7 +51,8 @@ class Blobs:
                 f"the gradient of blob '{name}' is not kept after a step: its memory may now hold something else",
                 f"make the net with keep=('{name}',), or keep='all'",
             )
-        return self._read(value.gradient)
+        main = self.memory.main
+        return read_array(main, self.memory.array(value.gradient, plain_space(main)))
 
     def write(self, name: str, array: Any) -> None:
         import numpy as np
@@ -93,10 +94,6 @@ class Blobs:
         self.pending.clear()
         return min(short, default=0)
 
-    def _read(self, value: Value) -> np.ndarray:
-        main = self.memory.main
-        return read_array(main, self.memory.array(value, plain_space(main)))
-
     def _put(self, name: str, full: np.ndarray) -> None:
         """Write a blob where its source writes it."""
         value = self._first(name)[1]
@@ -123,7 +120,7 @@ class Blobs:
 def read_array(backend: Backend, array: Array) -> np.ndarray:
     """Return a read-only copy of a backend's plain array."""
     host = backend.to_host(array)
-    host.flags.writeable = False
+    host.setflags(write=False)
     return host
 
 

@@ -54,6 +54,7 @@ class Sources:
         self._blobs = blobs
         self._at_work = [(op, op.state) for op in memory.ops if isinstance(op.state, SourceState)]
         self._ending = [state for _, state in self._at_work if not state.endless]
+        self._unproven = [state for _, state in self._at_work if not isinstance(state, InputState)]
 
     # Batches
 
@@ -73,9 +74,16 @@ class Sources:
                     raise wrong(state, reason, "forward must set self.rows")
                 if rows < batch:
                     short.append(rows)
-                if (part := unasked_part(state.backend)) is not None and not isinstance(state, InputState):
-                    raise _wrong_rows(state, part)
+            if self._unproven:
+                self._refuse_wrong_rows()
             self._scalars["rows"] = 0 if self._empty else min(short) if short else self._largest_batch
+
+    def _refuse_wrong_rows(self) -> None:
+        """Raise an error if a source has fed other rows than this rank's; who has asked once which they are, knows."""
+        for state in self._unproven:
+            if (part := unasked_part(state.backend)) is not None:
+                raise _wrong_rows(state, part)
+        self._unproven = []
 
     @cached_property
     def _empty(self) -> bool:

@@ -56,7 +56,8 @@ class Statistics:
     def losses(self) -> dict[str, float]:
         if self._collectives is not None:
             return dict(self._collectives.loss_values)
-        shares, found = self._shares, dict[str, float]()
+        shares = self._shares
+        found: dict[str, float] = {}
         try:
             for op in self._losing:
                 if shares is None or shares.of[op.name]:  # else this rank had no row, and the loss was not run
@@ -84,7 +85,8 @@ class Statistics:
 
     def count_losses(self) -> float:
         losses = self.losses()
-        self._own_rows += int(self._scalars[self._own])
+        if self._communicator is not None:
+            self._own_rows += int(self._scalars[self._own])
         if len(losses) > 1:
             rows = real_rows(self._scalars, self._shares)
             self._rows += rows

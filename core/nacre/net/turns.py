@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from functools import wraps
+from threading import Lock, get_ident
 from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from ..arguments import refuse_call
-from ..discovery.blame import blaming
+from ..discovery.blame import blamed
 from ..errors import NacreError
 
 P = ParamSpec("P")
@@ -29,28 +29,26 @@ class Turns:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._entrance, self.room = threading.Lock(), threading.Lock()
+        self._entrance, self.room = Lock(), Lock()
         self.inside, self.depth = 0, 0
         self.soon_over = True  # whether no thread is inside, or one that entered by `whole`
         self.alone, self.whole, self.training = _Way(self), _Way(self, waits=True), _Way(self, waits_for_whole=True)
 
-    def pass_the_entrance(self, *, wait: bool) -> None:
-        """Lock the room, and the entrance meanwhile, so that a thread that has just left queues behind the others.
+    def pass_the_entrance(self, wait: bool) -> None:
+        """Lock the room; who waits for it stands at the entrance, behind which one that has just left queues, too.
 
         Raises:
             NacreError: another thread is inside, or at the entrance.
         """
-        if self._entrance.acquire(blocking=wait):
-            try:
-                if self.room.acquire(blocking=wait):
-                    return
-            finally:
-                self._entrance.release()
-        raise NacreError(
-            f"another thread is using net '{self._name}', or a net derived from it",
-            "use it from one thread only (any thread may call net.predict, which waits for its turn), or make a net "
-            "for each thread: Net(..., share=net)",
-        )
+        if wait:
+            with self._entrance:
+                self.room.acquire()
+        elif self._entrance.locked() or not self.room.acquire(False):
+            raise NacreError(
+                f"another thread is using net '{self._name}', or a net derived from it",
+                "use it from one thread only (any thread may call net.predict, which waits for its turn), or make a "
+                "net for each thread: Net(..., share=net)",
+            )
 
 
 class _Way:
@@ -60,9 +58,9 @@ class _Way:
         self.turns, self.waits, self.waits_for_whole = turns, waits, waits_for_whole
 
     def __enter__(self) -> None:
-        thread, turns = threading.get_ident(), self.turns
+        thread, turns = get_ident(), self.turns
         if turns.inside != thread:
-            turns.pass_the_entrance(wait=self.waits or (self.waits_for_whole and turns.soon_over))
+            turns.pass_the_entrance(self.waits or (self.waits_for_whole and turns.soon_over))
             turns.inside, turns.soon_over = thread, self.waits
         turns.depth += 1
 
@@ -94,11 +92,14 @@ def in_turn(
     def decorate(method: Callable[Concatenate[Has, P], R]) -> Callable[Concatenate[Has, P], R]:
         @wraps(method)
         def call(self: Has, *args: P.args, **kwargs: P.kwargs) -> R:
-            with getattr(self.turns, way), blaming():
+            with getattr(self.turns, way):
                 try:
                     return method(self, *args, **kwargs)
-                except TypeError:
-                    refuse_call(method, (self, *args), kwargs, how_to_call, owner=type(self).__name__.lower())
+                except BaseException as error:  # not with `blaming()`, which costs more than entering
+                    if isinstance(error, TypeError):
+                        refuse_call(method, (self, *args), kwargs, how_to_call, owner=type(self).__name__.lower())
+                    if (found := blamed(error)) is not None:
+                        raise found from error
                     raise
 
         return call

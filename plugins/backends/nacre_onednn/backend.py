@@ -71,7 +71,9 @@ class OnednnBackend(HostMemory):
         self.scratch = Scratch()
         self._here = _Here()
         self._narrow: WeakValueDictionary[int, Narrow] = WeakValueDictionary()  # each keeps its storage
-        self._process = os.getpid()
+        self._forked = False
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._note_fork)
 
     def environment(self) -> dict[str, Any]:
         return {
@@ -186,7 +188,7 @@ class OnednnBackend(HostMemory):
             for call in calls:
                 call()
 
-        return run
+        return calls[0] if len(calls) == 1 else run
 
     def _recorded(self, steps: Sequence[Step]) -> Callable[[], None]:
         """Return a function that records steps when it is first called, and replays them from then on."""
@@ -227,11 +229,15 @@ class OnednnBackend(HostMemory):
         """
         return self.wrap_own(self.numpy.wrap(run))
 
+    def _note_fork(self) -> None:
+        """Note that this process is a fork of the one in which the backend was opened."""
+        self._forked = True
+
     def wrap_own(self, run: Callable[[], None]) -> Callable[[], None]:
         """Run a pass alone on OpenMP's threads; NumPy stays as it is, since replaying a run needs little of it."""
 
         def here() -> None:
-            if os.getpid() != self._process:
+            if self._forked:
                 raise NacreError(
                     "backend 'onednn' was opened before this process was forked, and OpenMP does not work after a fork",
                     "start processes with 'spawn' or 'forkserver', or open the backend in the child process only",
@@ -241,6 +247,7 @@ class OnednnBackend(HostMemory):
                 try:
                     run()
                 finally:
-                    self.library.set_threads(before)
+                    if before != self.threads:
+                        self.library.set_threads(before)
 
         return here
