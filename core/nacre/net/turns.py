@@ -8,11 +8,13 @@ from threading import Lock, get_ident
 from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from ..arguments import refuse_call
-from ..discovery.blame import blamed
+from ..discovery.blame import blaming
 from ..errors import NacreError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+BLAMING = blaming()  # one for all calls: to make one takes longer than to enter a net
 
 
 class Turns:
@@ -92,14 +94,11 @@ def in_turn(
     def decorate(method: Callable[Concatenate[Has, P], R]) -> Callable[Concatenate[Has, P], R]:
         @wraps(method)
         def call(self: Has, *args: P.args, **kwargs: P.kwargs) -> R:
-            with getattr(self.turns, way):
+            with getattr(self.turns, way), BLAMING:
                 try:
                     return method(self, *args, **kwargs)
-                except BaseException as error:  # not with `blaming()`, which costs more than entering
-                    if isinstance(error, TypeError):
-                        refuse_call(method, (self, *args), kwargs, how_to_call, owner=type(self).__name__.lower())
-                    if (found := blamed(error)) is not None:
-                        raise found from error
+                except TypeError:
+                    refuse_call(method, (self, *args), kwargs, how_to_call, owner=type(self).__name__.lower())
                     raise
 
         return call

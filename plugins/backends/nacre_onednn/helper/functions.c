@@ -30,15 +30,15 @@ INLINE float mills_ratio(float a) {
     return p / (q * a + 1);
 }
 
-/* y f(a), where only the result may be denormal: a^2 = h^2 + (a - h) (a + h) with a multiple h of 1/16. */
+/* y f(a), where only the result may be denormal: a^2 = h^2 + (a - h) (a + h) with a multiple h of 1/16, whose square is exact.
+ * Their sum, which is rounded, is exact enough for n. */
 INLINE float times_density(float y, float a) {
     const float rounding = 0x1.8p19f;
     float high = a + rounding - rounding;
-    float most = exponential(-0.25f * high * high);
-    float low = -0.5f * (a - high) * (a + high); /* from -0.5 to 0.5 */
+    float most = -0.5f * high * high, rest = -0.5f * (a - high) * (a + high);
     uint32_t n;
-    float rest = 1 + reduced(low, &n);
-    return y * 0.39894228f * most * (rest * power_of_two(n)) * most;
+    float whole = whole_of(most + rest, &n), p = 1 + near_one(without(most, whole) + rest);
+    return scaled_down(y * 0.39894228f * p, n);
 }
 
 /* A gate s rises from 0 to 1: y = x s(x), by its tail q = s(-a) at a = |x|; see neurons.py. `times_tail` is y q(a), and

@@ -20,13 +20,19 @@ INLINE float of_bits(uint32_t bits) {
     return x;
 }
 
-/* x = n log 2 + r with |r| <= log(2) / 2, for x from -110 to 1; gives exp(r) - 1 and the bits of n. */
-INLINE float reduced(float x, uint32_t *n) {
+/* The whole number n that is nearest to x / log 2, for x from -130 to 1; gives its bits, too. */
+INLINE float whole_of(float x, uint32_t *n) {
     const float rounding = 0x1.8p23f; /* a sum with it is whole */
     float whole = x * 0x1.715476p0f + rounding;
     *n = bits_of(whole) - bits_of(rounding);
-    whole -= rounding;
-    float r = x - whole * 0x1.62e4p-1f - whole * 0x1.7f7d1cp-20f;
+    return whole - rounding;
+}
+
+/* x - n log 2. */
+INLINE float without(float x, float whole) { return x - whole * 0x1.62e4p-1f - whole * 0x1.7f7d1cp-20f; }
+
+/* exp(r) - 1 for |r| <= log(2) / 2. */
+INLINE float near_one(float r) {
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
@@ -36,18 +42,29 @@ INLINE float reduced(float x, uint32_t *n) {
     return p * r * r + r;
 }
 
+/* exp(x - n log 2) - 1, and the bits of n. */
+INLINE float reduced(float x, uint32_t *n) {
+    float whole = whole_of(x, n);
+    return near_one(without(x, whole));
+}
+
 /* 2^n for n from -126 to 127. */
 INLINE float power_of_two(uint32_t n) { return of_bits((n + 127) << 23); }
 
 INLINE float not_below(float x, float low) { return x < low ? low : x; } /* NaN stays, here and below */
 INLINE float not_above(float x, float high) { return x > high ? high : x; }
 
+/* p 2^n for n from -252 to 0, where the result may be denormal. */
+INLINE float scaled_down(float p, uint32_t n) {
+    uint32_t half = (n + 256) / 2 - 128; /* rounded down: n is below 0 */
+    return p * power_of_two(half) * power_of_two(n - half);
+}
+
 /* exp(x) for x <= 0, denormal results included. */
 INLINE float exponential(float x) {
     uint32_t n;
     float p = 1 + reduced(not_below(x, -110), &n);
-    uint32_t half = (n + 256) / 2 - 128; /* rounded down: n is below 0 */
-    return p * power_of_two(half) * power_of_two(n - half);
+    return scaled_down(p, n);
 }
 
 /* exp(x) - 1 for x <= 0. */
