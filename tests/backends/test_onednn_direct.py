@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
 from helper_calls import assert_same_bits, run
-from nacre import InputLayer, Layer, Net
+from nacre import InputLayer, Layer, Net, Phase
 from nacre.testing.close import assert_near
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.deconvolution import DeconvolutionLayer
@@ -25,8 +25,9 @@ from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, describe, plain
 from nacre_onednn.helper import direct, native, winograd
 from nacre_onednn.helper.direct import TILES, DirectConvolution, packing
 from nacre_onednn.helper.winograd import WinogradConvolution
-from nacre_onednn.kernels.columns import ColumnsConvolution
+from nacre_onednn.kernels.columns import ColumnsConvolution, PanelsConvolution
 from nacre_onednn.kernels.convolution import AS_PRODUCT, BY_WINOGRAD, DIRECTLY, IN_LARGER_TILES
+from nacre_onednn.kernels.products import PANELS
 from nacre_onednn.record import aligned
 
 if reason := OnednnBackend.unusable():
@@ -184,11 +185,12 @@ def test_deconvolutions_agree_with_numpy(
     axes=st.lists(st.tuples(*(st.integers(*ends) for ends in ((3, 6), (1, 3), (1, 3), (0, 2), (1, 2)))), min_size=1,
                   max_size=2),
     layout=st.sampled_from([CHANNELS_LAST, BLOCKED]),
+    way=st.sampled_from([AS_PRODUCT, PANELS]),
     bias=st.booleans(),
     neuron=st.sampled_from(["Identity", "ReLU"]),
 )  # fmt: skip
 def test_products_of_windows_agree_with_numpy(
-    kind: type[Any], images: int, channels: int, axes: list[tuple[int, ...]], layout: str, **fields: Any
+    kind: type[Any], images: int, channels: int, axes: list[tuple[int, ...]], layout: str, way: str, **fields: Any
 ) -> None:
     size, kernel, stride, pad, dilation = map(tuple, zip(*axes, strict=True))
     pad = tuple(min(one, cells - 1) for one, cells in zip(pad, kernel, strict=True))
@@ -199,13 +201,38 @@ def test_products_of_windows_agree_with_numpy(
     stages = (
         {"forward": "forward", "data": "data"} if kind is ConvolutionLayer else {"forward": "data", "data": "forward"}
     )
-    ours = ColumnsConvolution(geometry, relu=False, keeps=False)
-    ways = {stage: AS_PRODUCT for stage, theirs in stages.items() if ours.has(theirs)}
-    assert ours.windows > 256 or set(ways) == set(stages)
+    product = {AS_PRODUCT: ColumnsConvolution, PANELS: PanelsConvolution}[way]
+    ours = product(geometry, relu=False, keeps=False)
+    ways = {stage: way for stage, theirs in stages.items() if ours.has(theirs)}
+    whole = {stage for stage, theirs in stages.items() if way == AS_PRODUCT or theirs == "forward"}
+    assert ours.windows > 256 or set(ways) == whole
     random = np.random.default_rng(0).normal(1, size=shape).astype(np.float32)
     found = results(layer, random, backend="onednn", plan={"onednn": {"layout": layout, "ways": {"conv": ways}}})
     assert ways.items() <= found.pop("plan")["onednn"].get("ways", {}).get("conv", {}).items()
     assert_alike(found, results(layer, random, backend="numpy"))
+
+
+@pytest.mark.parametrize("phase", ["train", "predict"])
+def test_pixels_in_panels_are_as_many_as_they_like(phase: Phase) -> None:
+    layers = [
+        InputLayer(name="in", tops="x", shape=(5, 20, 31), batch_size=2),
+        ConvolutionLayer(name="conv", bottoms="x", tops="y", n_filter=24, kernel=1, neuron="ReLU"),
+    ]
+    x = np.random.default_rng(0).normal(1, size=(2, 5, 20, 31)).astype(np.float32)
+    x[1, 3, 4, 5] = np.nan
+    plan = {"onednn": {"layout": CHANNELS_LAST, "ways": {"conv": {"forward": PANELS}}}}
+    ours = Net("net", layers, phase=phase, backend="onednn", plan=plan)
+    theirs = Net("net", layers, phase=phase, backend="numpy")
+    assert ours.plan == plan
+    for factor in (1, -1):  # panels that are kept are made anew when the weights have changed
+        found: list[Any] = []
+        for net in (ours, theirs):
+            net.parameters["conv/weight"].value = factor * theirs.parameters["conv/weight"].value
+            net.write("x", x)
+            net.forward()
+            found.append(net.blob("y"))
+        assert np.isnan(found[0][1, :, 4, 5]).all() and np.isnan(found[0]).sum() == 24
+        assert_near(*found, "y", 1e-5)
 
 
 def parts_of(

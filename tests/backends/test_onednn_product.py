@@ -28,13 +28,13 @@ MANY = TOGETHER * 12 + 5
 """Rows of more tiles than are worked on at a time."""
 
 
-def results(given: dict[str, Any], threads: int, *, bias: bool = True) -> dict[str, Any]:
+def results(given: dict[str, Any], threads: int, *, bias: bool = True, relu: bool = False) -> dict[str, Any]:
     """Return y and both gradients."""
     x, weight, dy = given["x"], given["weight"], given["dy"]
     ours = PanelProduct(len(x), x.shape[1], len(weight), keeps=False)
     found = {"y": np.full_like(dy, 7), "dweight": np.full_like(weight, 7), "dx": np.full_like(x, 7)}
     calls = [
-        *ours.forward("x", "weight", "bias" if bias else "", "y"),
+        *ours.forward("x", "weight", "bias" if bias else "", "y", relu=relu),
         *ours.weights("x", "dy", "dweight"),
         *ours.data("dy", "weight", "dx"),
     ]
@@ -48,15 +48,22 @@ def matrices(rows: int, features: int, outputs: int) -> dict[str, Any]:
     return {name: random.normal(1, size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-@given(rows=st.integers(1, 40), features=st.integers(1, 70), outputs=st.integers(1, 70), bias=st.booleans())
-@example(rows=MANY, features=3, outputs=33, bias=True)
-@example(rows=5, features=DEPTH + 1, outputs=DEPTH + 17, bias=True)
-@example(rows=2 * DEPTH + 3, features=17, outputs=2, bias=False)
-def test_products_agree_with_numpy(rows: int, features: int, outputs: int, *, bias: bool) -> None:
+@given(
+    rows=st.integers(1, 40),
+    features=st.integers(1, 70),
+    outputs=st.integers(1, 70),
+    bias=st.booleans(),
+    relu=st.booleans(),
+)
+@example(rows=MANY, features=3, outputs=33, bias=True, relu=True)
+@example(rows=5, features=DEPTH + 1, outputs=DEPTH + 17, bias=True, relu=True)
+@example(rows=2 * DEPTH + 3, features=17, outputs=2, bias=False, relu=False)
+def test_products_agree_with_numpy(rows: int, features: int, outputs: int, *, bias: bool, relu: bool) -> None:
     given = matrices(rows, features, outputs)
     x, weight, dy = (given[name].astype(np.float64) for name in ("x", "weight", "dy"))
-    found = results(given, 1, bias=bias)
-    assert_near(found["y"], x @ weight.T + (given["bias"] if bias else 0), "y", 1e-6)
+    found = results(given, 1, bias=bias, relu=relu)
+    y = x @ weight.T + (given["bias"] if bias else 0)
+    assert_near(found["y"], np.maximum(y, 0) if relu else y, "y", 1e-6)
     assert_near(found["dweight"], dy.T @ x, "dweight", 1e-6)
     assert_near(found["dx"], dy @ weight, "dx", 1e-6)
 
@@ -68,11 +75,14 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_same_bits([results(given, threads) for threads in (1, 2, 3, 5)])
 
 
-def test_numbers_that_are_not_finite_stay_in_their_rows() -> None:
-    given = matrices(13, 20, 19)
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("features", [20, DEPTH + 3])
+def test_numbers_that_are_not_finite_stay_in_their_rows(features: int, *, relu: bool) -> None:
+    given = matrices(13, features, 19)
     given["x"][3, 5], given["x"][7, 0] = np.nan, np.inf
-    found = results(given, 1)["y"]
-    assert np.isnan(found[3]).all() and not np.isfinite(found[7]).any()
+    found = results(given, 1, relu=relu)["y"]
+    infinite = given["weight"][:, 0] > 0 if relu else np.full(19, fill_value=True)
+    assert np.isnan(found[3]).all() and (np.isfinite(found[7]) != infinite).all()
     assert np.isfinite(np.delete(found, (3, 7), axis=0)).all()
 
 

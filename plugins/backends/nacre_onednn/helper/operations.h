@@ -346,12 +346,12 @@ struct winograd_filters {
 
 enum { PRODUCT_DEPTH = 512, PRODUCT_TOGETHER = 16 }; /* products of a sum, and tiles of rows, at a time */
 
-/* c (rows, columns) = a (rows, inner) b (inner, columns) + bias. The rows of a are so far `apart`, or if it is `turned`, its
- * columns; those of b are panels, as PRODUCT_PANELS gives them. */
+/* c (rows, columns) = a (rows, inner) b (inner, columns) + bias, and ReLU behind it. The rows of a are so far `apart`, or if
+ * it is `turned`, its columns; those of b are panels, as PRODUCT_PANELS gives them. */
 struct product {
     const float *a, *panels, *bias;
     float *c, *scratch;
-    int64_t rows, inner, columns, apart, turned;
+    int64_t rows, inner, columns, apart, turned, relu;
 };
 
 /* b (inner, columns) in panels; its rows are so far `apart`, or if it is `turned`, its columns. */

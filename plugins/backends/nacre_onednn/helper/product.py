@@ -28,10 +28,10 @@ class PanelProduct:
         """Whether it can be computed here."""
         return lanes() > 0
 
-    def forward(self, x: str, weight: str, bias: str, y: str) -> list[Call]:
-        """Return the calls of y; `bias` is "" where there is none."""
+    def forward(self, x: str, weight: str, bias: str, y: str, *, relu: bool = False) -> list[Call]:
+        """Return the calls of y; `bias` is "" where there is none. `relu`: with ReLU behind it."""
         panels, laying = self._weight(weight, {"inner": self.features, "columns": self.outputs, "turned": 1})
-        sizes = {"rows": self.rows, "inner": self.features, "columns": self.outputs}
+        sizes = {"rows": self.rows, "inner": self.features, "columns": self.outputs, "relu": relu}
         return [laying, self._product(x, panels, y, sizes, bias)]
 
     def data(self, dy: str, weight: str, dx: str) -> list[Call]:

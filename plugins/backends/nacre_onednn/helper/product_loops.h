@@ -1,5 +1,7 @@
 /* The loops of products, see product.c, for the instructions of registers.h, which is included before. */
 
+#include <math.h>
+
 #include "lanes.h"
 #include "product.h"
 
@@ -32,6 +34,7 @@ struct place {
     float *c;
     int64_t inner, apart, columns; /* columns that are left: 2 WIDTH or fewer */
     int64_t adds;                  /* whether the products are added to c, which has the first ones and the bias */
+    float least;                   /* what is below becomes it: 0 with ReLU */
 };
 
 INLINE_ON void tile(const struct place *p, const int rows) {
@@ -48,11 +51,12 @@ INLINE_ON void tile(const struct place *p, const int rows) {
         }
     }
     if (p->columns >= 2 * WIDTH) {
+        const WIDE least = ALL(p->least);
         WIDE left = p->bias ? LOAD(p->bias) : ZERO(), right = p->bias ? LOAD(p->bias + WIDTH) : ZERO();
         for (int row = 0; row < rows; row++) {
             float *c = p->c + row * p->apart;
-            STORE(c, ADD(sums[row][0], p->adds ? LOAD(c) : left));
-            STORE(c + WIDTH, ADD(sums[row][1], p->adds ? LOAD(c + WIDTH) : right));
+            STORE(c, MAX(least, ADD(sums[row][0], p->adds ? LOAD(c) : left)));
+            STORE(c + WIDTH, MAX(least, ADD(sums[row][1], p->adds ? LOAD(c + WIDTH) : right)));
         }
         return;
     }
@@ -60,8 +64,10 @@ INLINE_ON void tile(const struct place *p, const int rows) {
         float *c = p->c + row * p->apart, some[2 * WIDTH];
         STORE(some, sums[row][0]);
         STORE(some + WIDTH, sums[row][1]);
-        for (int64_t column = 0; column < p->columns; column++)
-            c[column] = some[column] + (p->adds ? c[column] : p->bias ? p->bias[column] : 0);
+        for (int64_t column = 0; column < p->columns; column++) {
+            float sum = some[column] + (p->adds ? c[column] : p->bias ? p->bias[column] : 0);
+            c[column] = sum < p->least ? p->least : sum; /* NaN stays */
+        }
     }
 }
 
@@ -102,6 +108,7 @@ ON static void multiply(const struct operation *op, int64_t start, int64_t stop,
                         .a = a + (one - first) * APART, .left = left, .right = left + panel,
                         .bias = o->bias ? o->bias + column : 0, .c = o->c + row * o->columns + column,
                         .inner = inner, .apart = o->columns, .columns = o->columns - column, .adds = begin > 0,
+                        .least = o->relu && begin + inner == o->inner ? 0 : -INFINITY,
                     };
                     tiles[first_row(o->rows, all, one + 1) - row](&p);
                 }

@@ -1,8 +1,9 @@
-"""Convolutions of float32 as oneDNN's products of matrices, whose rows are windows of images: see columns.c."""
+"""Convolutions of float32 as products of matrices, whose rows are windows of images: see columns.c and product.c."""
 
 from __future__ import annotations
 
 from math import prod
+from typing import ClassVar
 
 from nacre_layers.convolution.geometry import Geometry
 
@@ -27,7 +28,8 @@ from ..dnnl.primitives import (
     strided,
 )
 from ..helper.direct import DirectConvolution
-from ..helper.native import LANES, helper
+from ..helper.native import LANES, helper, lanes
+from ..helper.product import PanelProduct
 from .base import rectify
 
 MOST_ROWS = 256
@@ -41,14 +43,21 @@ MOST_BYTES = 1 << 23
 class ColumnsConvolution(DirectConvolution):
     """The passes of a convolution between its images, with few windows, so that reading the filters takes most time.
 
-    From top to bottom also those into few channels, such as the last deconvolution before a picture: oneDNN fills
-    registers with channels.
+    The products are oneDNN's. From top to bottom also those into few channels, such as the last deconvolution before a
+    picture: oneDNN fills registers with channels.
     """
+
+    RECTIFIES: ClassVar[bool] = False
+    """Whether the product applies ReLU."""
 
     def __init__(self, geometry: Geometry, *, relu: bool, keeps: bool) -> None:
         super().__init__(geometry, relu=relu, keeps=keeps)
         self.windows = geometry.images * prod(axis.count for axis in geometry.axes)
         self.cells = prod(axis.kernel for axis in geometry.axes)
+        self.of_pixels = all(
+            (one.kernel, one.stride, one.pad, one.count) == (1, 1, 0, one.length) for one in geometry.axes
+        )
+        """Whether the images are the matrix: each pixel is a window."""
 
     def has(self, stage: str) -> bool:
         if helper() is None or self.groups > 1 or not self.flat or stage == "weights":
@@ -61,13 +70,13 @@ class ColumnsConvolution(DirectConvolution):
         outer = describe(x[1].shape, CHANNELS_LAST)
         before, (source, _) = into(*x, outer, "last x")
         matrix = plain(self.windows, inside)
-        if any((axis.kernel, axis.stride, axis.pad, axis.count) != (1, 1, 0, axis.length) for axis in s.axes):
+        if not self.of_pixels:
             buffers = {"x": (source, outer.bytes), "matrix": ("windows", matrix.bytes)}
             before, source = [*before, HelperCall(buffers, "columns", self._sizes)], "windows"
         turned = strided((inside, s.filters), (1, inside))
         (result, _), after = out_of(*y, describe(y[1].shape, CHANNELS_LAST))
         product = self._product((source, matrix), turned, (result, plain(self.windows, s.filters)), bias)
-        return [*before, *product, *after, *(rectify(y[1]) if self.relu else [])]
+        return [*before, *product, *after, *(rectify(y[1]) if self.relu and not self.RECTIFIES else [])]
 
     def data(self, dx: Buffer, dy: Buffer, bias: str = "") -> list[Call]:
         s, inside = self.sizes, self.cells * self.sizes.channels
@@ -119,3 +128,19 @@ class ColumnsConvolution(DirectConvolution):
         steps = {"down": down.stride, "right": across.stride}
         dilation = {"row_step": down.dilation, "column_step": across.dilation}
         return {**sizes, "rows": down.kernel, "columns": across.kernel, **steps, **dilation}
+
+
+class PanelsConvolution(ColumnsConvolution):
+    """The forward pass with products of nacre's own, which apply ReLU; of any number of windows if they are pixels."""
+
+    RECTIFIES = True
+
+    def has(self, stage: str) -> bool:
+        many = self.of_pixels and self.flat and self.groups == 1
+        return lanes() > 0 and stage == "forward" and (many or super().has(stage))
+
+    def _product(self, source: Buffer, turned: Desc, result: Buffer, bias: str) -> list[Call]:
+        inner, outer = turned.shape
+        calls, (weight, _) = self._filters(turned, turned)
+        product = PanelProduct(self.windows, inner, outer, keeps=self.keeps)
+        return [*calls, *product.forward(source[0], weight, bias, result[0], relu=self.relu)]

@@ -35,7 +35,8 @@ from ..helper.winograd import WinogradConvolution
 from ..record import Copies
 from ..rewrite import fold_of
 from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
-from .columns import ColumnsConvolution
+from .columns import ColumnsConvolution, PanelsConvolution
+from .products import PANELS
 
 AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bottom", "any"
 """Ways to lay bottom and top: as they are, with a plain one copied into or from the layout of the other, or both as is
@@ -150,7 +151,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             way: WinogradConvolution(self.geometry, relu=relu, keeps=self.keeps, large=large, narrow=narrow)
             for way, large in ((IN_LARGER_TILES, True), (BY_WINOGRAD, False))
         }
-        exact = {} if narrow else {DIRECTLY: DirectConvolution, AS_PRODUCT: ColumnsConvolution}
+        of_floats = {DIRECTLY: DirectConvolution, AS_PRODUCT: ColumnsConvolution, PANELS: PanelsConvolution}
+        exact = {} if narrow else of_floats
         return ours | {way: kind(self.geometry, relu=relu, keeps=self.keeps) for way, kind in exact.items()}
 
     def take_over(self, norm: Any) -> bool:

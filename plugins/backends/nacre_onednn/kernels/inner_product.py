@@ -156,7 +156,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             calls = getattr(self, f"_{stage}_{ours[way]}")()
         else:
             calls = getattr(self, f"_{stage}")(plain if way == GEMM else free)
-        behind = rectify(self.y) if stage == "forward" and self.relu and way != FEW else []
+        behind = rectify(self.y) if stage == "forward" and self.relu and way not in (FEW, PANELS) else []
         return [*narrowing, *calls, *behind]
 
     def _bottom(self, layouts: Layouts) -> tuple[Desc, Desc]:
@@ -232,7 +232,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
     # As products of the helper's
 
     def _forward_in_panels(self) -> list[Call]:
-        return self.in_panels.forward(self.source, "weight", "" if self.bias is None else "bias", "y")
+        return self.in_panels.forward(self.source, "weight", "" if self.bias is None else "bias", "y", relu=self.relu)
 
     def _weights_in_panels(self) -> list[Call]:
         return [*self.in_panels.weights(self.source, self.top, "dweight"), *self._summed()]
