@@ -54,11 +54,8 @@ INLINE float power_of_two(uint32_t n) { return of_bits((n + 127) << 23); }
 INLINE float not_below(float x, float low) { return x < low ? low : x; } /* NaN stays, here and below */
 INLINE float not_above(float x, float high) { return x > high ? high : x; }
 
-/* p 2^n for n from -252 to 0, where the result may be denormal. */
-INLINE float scaled_down(float p, uint32_t n) {
-    uint32_t half = (n + 256) / 2 - 128; /* rounded down: n is below 0 */
-    return p * power_of_two(half) * power_of_two(n - half);
-}
+/* p 2^n for |p| below 2 and n from -190 to 0, where only the result may be denormal. */
+INLINE float scaled_down(float p, uint32_t n) { return p * power_of_two(n + 64) * 0x1p-64f; }
 
 /* exp(x) for x <= 0, denormal results included. */
 INLINE float exponential(float x) {
