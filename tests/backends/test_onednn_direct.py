@@ -232,7 +232,7 @@ def test_pixels_in_panels_are_as_many_as_they_like(phase: Phase) -> None:
             net.forward()
             found.append(net.blob("y"))
         assert np.isnan(found[0][1, :, 4, 5]).all() and np.isnan(found[0]).sum() == 24
-        assert_near(*found, "y", 1e-5)
+        assert_near(found[0], found[1], "y", 1e-5)
 
 
 def parts_of(

@@ -17,7 +17,6 @@ from ..errors import BlobError, ConfigError, DataError, NacreError, TopologyErro
 from ..protocols.array import Array
 from ..protocols.backend import Backend
 from ..protocols.layer import Layer
-from ..protocols.state import SourceState
 from ..protocols.view import Fitted
 from ..text import with_containers
 from .blobs import Blobs, read_array, write_array
@@ -165,8 +164,7 @@ class NetAccess:
 
         "classes" is the list of names that the numbers of a top count.
         """
-        mine = [self.target.fitted, self.learned]
-        return joined([*mine, *(op.state.fitted for op in self.ops if isinstance(op.state, SourceState))])
+        return joined([self.target.fitted, self.learned, *(state.fitted for state in self._sources.states)])
 
     @property
     def classes(self) -> dict[str, tuple[str, ...]]:

@@ -28,6 +28,7 @@ class Blobs:
         self.net = net
         self.memory = memory
         self.trains = trains
+        self._firsts = {value.name: (op, value) for op in reversed(memory.ops) for value in reversed(op.outputs)}
         self.written: set[str] = set()
         self.pending: dict[str, tuple[np.ndarray, int]] = {}
 
@@ -103,7 +104,7 @@ class Blobs:
     def _first(self, name: str) -> tuple[Op, Value]:
         """Return a blob's first version and its writer; in-place layers and neurons make later versions."""
         self._known(name)
-        return next((op, value) for op in self.memory.ops for value in op.outputs if value.name == name)
+        return self._firsts[name]
 
     def _known(self, name: str) -> Value:
         final = self.memory.final

@@ -395,7 +395,7 @@ class Net(NetAccess):
         """Run the sources and the layers on the next batch; return the loss (0 if there is none)."""
         self._need_memory()
         if self._blobs.pending:
-            self.feed()
+            self._sources.feed(self._passes.calls)
             self._passes.calls["forward"]()
         else:
             self._passes.calls["feed and forward"]()

@@ -32,7 +32,7 @@ class Sources:
     """The sources of a net in one phase; the methods are described in `Net`, where they have the same names.
 
     `scalars` holds how many rows of a batch are real; `shares` are those of several ranks, and
-    `collectives` what the ranks of a divided net have together.
+    `collectives` what the ranks of a divided net have together. `states` are those of the sources.
     """
 
     def __init__(
@@ -53,8 +53,9 @@ class Sources:
         self._scalars = scalars
         self._blobs = blobs
         self._at_work = [(op, op.state) for op in memory.ops if isinstance(op.state, SourceState)]
-        self._ending = [state for _, state in self._at_work if not state.endless]
-        self._unproven = [state for _, state in self._at_work if not isinstance(state, InputState)]
+        self.states = [state for _, state in self._at_work]
+        self._ending = [state for state in self.states if not state.endless]
+        self._unproven = [state for state in self.states if not isinstance(state, InputState)]
 
     # Batches
 
@@ -88,7 +89,7 @@ class Sources:
     @cached_property
     def _empty(self) -> bool:
         """Whether there is a source here that feeds no row that counts."""
-        return any(has_no_rows(state.backend) for _, state in self._at_work)
+        return any(has_no_rows(state.backend) for state in self.states)
 
     @cached_property
     def _largest_batch(self) -> int:
