@@ -281,10 +281,11 @@ def _transformed(batch: np.ndarray, name: str, source: Layer, net: Net, classes:
     if (random := randoms.get(name)) is None:
         random = randoms[name] = RecordRandom(net.seed, f"predict-{name}", lambda: int(scalars["step"]))
     random.at(range(len(given)), np.zeros(len(given)))
-    names = net.fitted.get(name, {}).get(CLASSES, ())
+    fitted = net.fitted.get(name, {})
+    names = fitted.get(CLASSES, ())
     if classes and names and _takes_numbers_alone(source):
         given = renumbered(given, class_numbers("the records", name, classes, names), len(names))
-    made: Any = source.prepare(name, given, random, "predict", net.fitted.get(name, {}), classes)
+    made: Any = source.prepare(name, given, random, "predict", fitted, classes)
     return answered(source, "prepare", made, np.ndarray, "an array: the records that it got, changed")
 
 
