@@ -22,12 +22,10 @@ INLINE float logarithm(float t) {
 
 /* (1 - F(a)) / f(a), of the normal distribution, for a from 0 to 16. */
 INLINE float mills_ratio(float a) {
-    float p = 0.010575434652397847f, q = 0.0105753365168511f;
-    p = p * a + 0.10357823918485105f, q = q * a + 0.10358379187183936f;
-    p = p * a + 0.4644077704598022f, q = q * a + 0.4748488322206756f;
-    p = p * a + 1.1055093367580657f, q = q * a + 1.2109475193229127f;
-    p = p * a + 1.2533141460688395f, q = q * a + 1.6799538842146522f;
-    return p / (q * a + 1);
+    float z = a * a, p = 0.010575434652397847f, q = 0.0105753365168511f * a + 0.10358379187183936f;
+    p = p * z + (0.10357823918485105f * a + 0.4644077704598022f), q = q * z + (0.4748488322206756f * a + 1.2109475193229127f);
+    p = p * z + (1.1055093367580657f * a + 1.2533141460688395f), q = q * z + (1.6799538842146522f * a + 1);
+    return p / q;
 }
 
 /* y f(a), where only the result may be denormal: a^2 = h^2 + (a - h) (a + h) with a multiple h of 1/16, whose square is exact.

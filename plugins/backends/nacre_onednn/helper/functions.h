@@ -33,13 +33,10 @@ INLINE float without(float x, float whole) { return x - whole * 0x1.62e4p-1f - w
 
 /* exp(r) - 1 for |r| <= log(2) / 2. */
 INLINE float near_one(float r) {
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    return p * r * r + r;
+    float z = r * r, p = 1.9875691500e-4f * r + 1.3981999507e-3f;
+    p = p * z + (8.3334519073e-3f * r + 4.1665795894e-2f);
+    p = p * z + (1.6666665459e-1f * r + 5.0000001201e-1f);
+    return p * z + r;
 }
 
 /* exp(x - n log 2) - 1, and the bits of n. */
