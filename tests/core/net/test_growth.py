@@ -212,6 +212,16 @@ def test_a_net_is_used_by_calls_in_proportion_to_its_layers(count: int, tmp_path
     assert {name: many[name] / few[name] for name in few if many[name] > MOST * few[name]} == {}
 
 
+def test_what_is_written_and_read_makes_as_many_calls_in_a_net_of_any_size() -> None:
+    def cost(count: int) -> int:
+        net = written(chain(count))
+        net.forward()
+        ends = np.ones((2, 3)), f"ip{count - 1}"
+        return calls(lambda: [net.write("data", ends[0]), net.blob(ends[1]), net.fitted, net.count_losses()])
+
+    assert cost(10) == cost(20) == cost(40)
+
+
 def test_a_chain_deeper_than_pythons_stack() -> None:
     net = written(chain(2 * sys.getrecursionlimit()))
     net.forward()
