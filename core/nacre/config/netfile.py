@@ -20,7 +20,7 @@ from ..discovery.blame import blaming
 from ..discovery.pins import PIN, check_pins
 from ..discovery.registry import registry
 from ..discovery.requirements import parse_requirements
-from ..discovery.settings import settings
+from ..discovery.settings import held_settings, settings
 from ..discovery.typos import typos
 from ..errors import ConfigError, NacreError, brief
 from ..fields.component import make_component, need_default_of
@@ -232,6 +232,7 @@ class NetFile:
 
 
 @how_to_call("load(path, overrides, allow_writes=..., ...)")
+@held_settings()
 def load(
     path: str | os.PathLike[str],
     overrides: str | Sequence[str] = (),

@@ -46,7 +46,7 @@ _held: ContextVar[Settings | None] = ContextVar("_held", default=None)
 
 @contextmanager
 def held_settings() -> Generator[None]:
-    """Read the settings once for the whole block: a net asks for them several times for each of its layers."""
+    """Read the settings once for the whole block: nets and net files ask for them several times for each layer."""
     token = _held.set(settings())
     try:
         yield

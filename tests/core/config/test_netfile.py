@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nacre.discovery.registry
+import nacre.discovery.settings
 from forging import trials
 from nacre import (
     Component,
@@ -465,6 +466,19 @@ def test_settings_hold_for_python_as_well(monkeypatch: pytest.MonkeyPatch) -> No
     assert net.pins == {"x:A": "given", "x:B": "folders"}
     monkeypatch.setenv("NACRE_BACKEND", "numpy")
     assert open_backend().name == Net("n", layers, allocate=False).backend.name == "numpy"
+
+
+def test_settings_are_read_once_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Path | None] = []
+
+    def look() -> Path | None:
+        looks.append(users_own())
+        return looks[-1]
+
+    users_own = nacre.discovery.settings._users_own
+    monkeypatch.setattr(nacre.discovery.settings, "_users_own", look)
+    load(write())
+    assert len(looks) == 1
 
 
 def test_a_pin_in_the_settings_settles_who_serves_a_net() -> None:
