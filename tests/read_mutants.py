@@ -1,7 +1,7 @@
-"""Reads mutants of a format in a process of its own, within limits: python read_mutants.py FORMAT FIRST COUNT FOLDER.
+"""Reads mutants of formats, within limits, as the lines of standard input say: ["FORMAT", FIRST, COUNT, "FOLDER"].
 
-It prints as JSON what became of them. A process that ends otherwise has met a mutant that ends it: the last number in
-`FOLDER/number`.
+For each line there is a fork, which has imported everything. `FOLDER/outcomes.json` says what became of the mutants,
+and the answer is how the fork has ended: below 0, it has met a mutant that ends it, the last number in `FOLDER/number`.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def write(folder: Path, files: Mapping[str, bytes]) -> int:
     return sum(map(len, files.values()))
 
 
-def main(name: str, first: str, count: str, where: str) -> None:
+def read_mutants(name: str, first: int, count: int, where: str) -> None:
     format, folder = FORMATS[name], Path(where).resolve()
     files, path = format.make(), folder / format.path
     write(folder, files)
@@ -168,7 +168,7 @@ def main(name: str, first: str, count: str, where: str) -> None:
     sys.unraisablehook = lambda what: faults.append(f"{number}: {what.exc_value!r} in {what.object!r}")
     progress = os.open(folder / "number", os.O_WRONLY | os.O_CREAT)
     descriptors = len(os.listdir("/proc/self/fd"))
-    for number in range(int(first), int(first) + int(count)):
+    for number in range(first, first + count):
         os.pwrite(progress, b"%-20d" % number, 0)
         mutant = format.mutant(name, number, files)
         write(folder, {format.target: mutant[format.target]})
@@ -186,8 +186,21 @@ def main(name: str, first: str, count: str, where: str) -> None:
             print(number, kind, what if kind != "read" else "", file=sys.stderr)
         if len(faults) > 20:
             break
-    print(json.dumps({"outcomes": outcomes, "faults": faults}))
+    (folder / "outcomes.json").write_text(json.dumps({"outcomes": outcomes, "faults": faults}))
+
+
+def main() -> None:
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            try:
+                read_mutants(*json.loads(line))
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
