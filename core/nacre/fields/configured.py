@@ -235,6 +235,8 @@ class Configured:
     @classmethod
     def with_names(cls, values: tuple[Any, ...], given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values that were given without names, with these."""
+        if not values:
+            return {}
         twice = [name for name, _ in zip(cls.unnamed, values, strict=False) if name in given]
         if len(values) > len(cls.unnamed) or twice:
             fields = ordered_fields(cls)
@@ -265,7 +267,9 @@ class Configured:
         Raises:
             ConfigError: a field is given by an old name and by its new one.
         """
-        names = {field.name for field in cls.fields()} if cls.nacre_renamed else set[str]()
+        if not cls.nacre_renamed:
+            return dict(given)
+        names = {field.name for field in cls.fields()}
         renamed = {old: new for old, new in cls.nacre_renamed.items() if old in given and new in names}
         for old, new in renamed.items():
             if new in given:

@@ -186,8 +186,9 @@ def check_places(thing: Configured) -> None:
 
 def places_of(value: Any) -> Iterator[Place]:
     """Yield the paths that a layer or a component writes, and all components in its fields."""
-    if isinstance(value, Place):
-        yield value
+    if isinstance(value, str | int | float):  # most are, and the other questions take longer
+        if isinstance(value, Place):
+            yield value
     elif isinstance(value, Configured):
         for field in type(value).fields():
             yield from places_of(getattr(value, field.name))

@@ -94,8 +94,11 @@ def refuse_across_records(ops: Iterable[Op], layers: Iterable[Layer]) -> None:
 
     Layers that an algorithm or a container puts into the net have no records but those that it gives them.
     """
-    ops, given = list(ops), {id(one) for layer in layers for one in inside(layer)}
+    ops = list(ops)
     parts = {op.outputs[0].shape[0]: part for op in ops if op.is_source and (part := op.node.layer.batch_part)}
+    if not parts:
+        return
+    given = {id(one) for layer in layers for one in inside(layer)}
     complaints: list[str] = []
     for op in ops:
         reads = op.neuron is None and id(op.node.user) in given and any(one.shape[:1] for one in op.inputs)

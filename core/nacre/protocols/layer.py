@@ -302,7 +302,8 @@ class Layer(Configured):
     @property
     def unwired(self) -> bool:
         """Whether it was made without bottoms and tops: it can be called, but cannot stand in a list of layers."""
-        return any(getattr(self, field, None) is UNWIRED for field in ("bottoms", "tops"))
+        fields = vars(self)
+        return fields.get("bottoms") is UNWIRED or fields.get("tops") is UNWIRED
 
     @property
     def given_name(self) -> str:
@@ -636,12 +637,12 @@ def tops_of(layer: Layer) -> tuple[str, ...]:
     """Return the names of the blobs that a layer writes: its tops, or an in-place layer's bottoms."""
     if layer.is_inplace:
         return tuple(layer.bottoms)
-    return tuple(getattr(layer, "tops", ()))
+    return () if layer.is_sink else tuple(layer.tops)
 
 
 def bottoms_of(layer: Layer) -> tuple[str, ...]:
     """Return the names of the blobs that a layer reads."""
-    return tuple(getattr(layer, "bottoms", ()))
+    return () if layer.is_source else tuple(layer.bottoms)
 
 
 def is_wired(layer: Layer) -> bool:
