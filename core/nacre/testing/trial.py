@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import prod
 from typing import Any, cast
 
@@ -78,7 +79,8 @@ class Example:
         """Return the indices of the inputs that have a gradient."""
         if self.wanted is not None:
             return tuple(self.wanted)
-        return tuple(index for index, one in enumerate(self.arrays()) if one.dtype.kind == "f")
+        shapes = [isinstance(one, tuple) for one in self.inputs]  # which are filled with floating numbers
+        return tuple(n for n, one in enumerate(self.inputs) if shapes[n] or np.asarray(one).dtype.kind == "f")
 
     def cut(self, rows: int) -> Example:
         """Return the same example with the first rows of every input only."""
@@ -132,9 +134,7 @@ class ProbeState(LayerState, of=ProbeLayer, reads=""):
 
     def ready(self) -> None:
         self.weights = [self.backend.empty(shape) for shape in self.shapes]
-        random = np.random.default_rng(1)
-        for weight, shape in zip(self.weights, self.shapes, strict=True):
-            host = random.uniform(0.5, 1.5, shape) * random.choice([-1.0, 1.0], shape)
+        for weight, host in zip(self.weights, _probe_weights(*self.shapes), strict=True):
             self.backend.backend.from_host(host.astype(self.backend.dtype), weight)
 
     def forward(self, inputs: list[Any]) -> None:
@@ -145,6 +145,13 @@ class ProbeState(LayerState, of=ProbeLayer, reads=""):
         for weight, dx in zip(self.weights, diffs, strict=True):
             if dx is not None:
                 self.backend.xp.copyto(dx, weight)
+
+
+@lru_cache(maxsize=64)
+def _probe_weights(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    """Return the weights of a probe that reads blobs of these shapes: the same in all trials of an example."""
+    random = np.random.default_rng(1)
+    return [random.uniform(0.5, 1.5, shape) * random.choice([-1.0, 1.0], shape) for shape in shapes]
 
 
 # Which kernel serves
