@@ -5,16 +5,20 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from importlib_metadata import EntryPoint, entry_points
 
 import cupy_standin
 from forging import trials
+from nacre.discovery.discovery import GROUP
 from nacre.discovery.registry import Registry
 from nacre.files import remote
 from nacre.testing.suite import Suite
@@ -52,12 +56,18 @@ def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@cache
+def installed(*path: str) -> tuple[EntryPoint, ...]:
+    """Return the entry points of the plugins on this `sys.path`: finding them is half of the work of a new registry."""
+    return tuple(entry_points(group=GROUP))
+
+
 @pytest.fixture
 def new_registry(monkeypatch: pytest.MonkeyPatch) -> NewRegistry:
     """Return a function that gives the process another registry until the test ends: `new_registry(discover=False)`."""
 
     def make(**options: Any) -> Registry:
-        registry = Registry(**options)
+        registry = Registry(**{"entry_points": installed(*sys.path), **options})
         use_registry(monkeypatch, registry)
         return registry
 
