@@ -43,14 +43,20 @@ def _checked(path, function, parameters):
             kinds[name] = " ".join(words)
     signature = inspect.Signature(made)
 
+    @functools.cache
+    def places(count, names):
+        """Return where the values of parameters with a type stand in a call: at which place, or by which name."""
+        given = signature.bind(*range(count), **{name: name for name in names}).arguments
+        return [(name, place) for name, place in given.items() if kinds.get(name)]
+
     @functools.wraps(function)
     def call(*args, **kwargs):
         try:
-            given = signature.bind(*args, **kwargs).arguments
+            typed = places(len(args), tuple(kwargs))
         except TypeError as error:
             raise TypeError(f"{path}(): {error}") from None
-        for name, value in given.items():
-            _check_type(path, name, kinds.get(name, ""), value)
+        for name, place in typed:
+            _check_type(path, name, kinds[name], args[place] if isinstance(place, int) else kwargs[place])
         return function(*args, **kwargs)
 
     return call
