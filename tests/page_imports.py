@@ -9,6 +9,7 @@ USED = (
     *("nacre_layers.linear", "nacre_layers.losses", "nacre_layers.metrics", "nacre_layers.normalisation"),
     *("nacre_layers.pooling", "nacre_layers.initializers", "nacre_numpy.kernels", "nacre_numpy.backend"),
     *("nacre_solvers.adam", "nacre_solvers.algorithms", "nacre_solvers.summary", "nacre_solvers.validation"),
+    *("matplotlib.figure", "matplotlib.backends.backend_agg"),
     *("nacre_onednn.backend", "nacre_onednn.kernels.convolution", "nacre_onednn.tuning.search", "nacre_cupy.backend"),
 )
 

@@ -12,6 +12,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,19 @@ import pytest
 
 METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 FORKS: Any = multiprocessing.get_context(METHOD)
-FORKS.set_forkserver_preload(["page_imports"])  # where nothing can be forked, each process imports what its page needs
+IMPORTS = "page_imports"
+"""What is imported before all forks; where nothing can be forked, each process imports what its page needs."""
+
+
+@cache
+def start() -> None:
+    """Start the process that forks: it is not told `sys.path`, and leaves out in silence what it cannot import."""
+    from multiprocessing import forkserver
+
+    FORKS.set_forkserver_preload([IMPORTS])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+        forkserver.ensure_running()
 
 
 def run(script: Path, path: Sequence[Path], *, tests: bool = False) -> str | None:
@@ -28,6 +41,8 @@ def run(script: Path, path: Sequence[Path], *, tests: bool = False) -> str | Non
     Returns what it prints if it fails, and otherwise nothing.
     """
     printed = script.with_suffix(".printed")
+    if METHOD == "forkserver":
+        start()
     process = FORKS.Process(target=_run, args=(script, [*map(str, path)], tests, printed, dict(os.environ)))
     process.start()
     process.join()
@@ -44,7 +59,8 @@ def _run(script: Path, path: list[str], tests: bool, printed: Path, environment:
     sys.path[:0] = [str(script.parent), *path]
     sys.argv = [str(script)]
     if tests:
-        sys.exit(int(pytest.main(["-q", "-p", "no:cacheprovider", "-W", "error", str(script)])))
+        plain = "--assert=plain"  # what has been imported cannot be rewritten
+        sys.exit(int(pytest.main(["-q", "-p", "no:cacheprovider", plain, "-W", "error", str(script)])))
     warnings.simplefilter("error")
     try:
         runpy.run_path(str(script), run_name="__main__")

@@ -40,6 +40,14 @@ RUN = [
 ]
 
 
+@pytest.mark.skipif(page_server.METHOD == "spawn", reason="nothing can be forked here")
+def test_what_most_pages_use_is_imported_once(tmp_path: Path) -> None:
+    script = tmp_path / "page.py"
+    script.write_text(f"import sys\n\nassert {page_server.IMPORTS!r} in sys.modules\n", encoding="utf-8")
+    failed = page_server.run(script, [])
+    assert failed is None, failed
+
+
 @pytest.mark.parametrize("page", RUN)
 def test_page_runs(page: Path, tmp_path: Path) -> None:
     """Python code, files and commands of a page, one after the other; tests in it are run as such."""
