@@ -29,6 +29,23 @@ class _Here(threading.local):
     recording: Record | None = None
 
 
+class _Forks:
+    """How many forks lie between the process that has imported this and this one.
+
+    To ask the system for this one's number in every pass takes longer.
+    """
+
+    count = 0
+
+    @classmethod
+    def note(cls) -> None:
+        cls.count += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Forks.note)
+
+
 def _is_captured(step: Step) -> bool:
     """Return whether a step only adds to the record: those of this package, and of kernels that say so.
 
@@ -71,9 +88,7 @@ class OnednnBackend(HostMemory):
         self.scratch = Scratch()
         self._here = _Here()
         self._narrow: WeakValueDictionary[int, Narrow] = WeakValueDictionary()  # each keeps its storage
-        self._forked = False
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._note_fork)
+        self._forks = _Forks.count
 
     def environment(self) -> dict[str, Any]:
         return {
@@ -229,15 +244,11 @@ class OnednnBackend(HostMemory):
         """
         return self.wrap_own(self.numpy.wrap(run))
 
-    def _note_fork(self) -> None:
-        """Note that this process is a fork of the one in which the backend was opened."""
-        self._forked = True
-
     def wrap_own(self, run: Callable[[], None]) -> Callable[[], None]:
         """Run a pass alone on OpenMP's threads; NumPy stays as it is, since replaying a run needs little of it."""
 
         def here() -> None:
-            if self._forked:
+            if self._forks != _Forks.count:
                 raise NacreError(
                     "backend 'onednn' was opened before this process was forked, and OpenMP does not work after a fork",
                     "start processes with 'spawn' or 'forkserver', or open the backend in the child process only",
