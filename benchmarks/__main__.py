@@ -146,7 +146,13 @@ def peers(folder: Path, arguments: argparse.Namespace) -> list[Side]:
         plain = all(layer["type"] == "InnerProduct" for layer in told["layers"])
         others = ["JAX"] if plain and _installed("jax") and not arguments.bf16 else []
     found += map(Side, others)
-    return [side for side in found if (arguments.peer or "") in str(side)]
+    kept = [side for side in found if (arguments.peer or "") in str(side)]
+    if not kept:
+        named = ", ".join(map(str, found))
+        raise SystemExit(
+            f"no peer here has {arguments.peer!r} in its name: {named}; README.md says what to install for others"
+        )
+    return kept
 
 
 def _installed(*modules: str) -> bool:
