@@ -59,15 +59,7 @@ from nacre_solvers import SGD, Snapshot
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cupy():
-    with cupy_standin.installed() as found:
-        yield found
-
-
-@pytest.fixture
-def backend(cupy: Any) -> Any:
-    return cupy_standin.watched()()
+pytestmark = pytest.mark.usefixtures("cupy")
 
 
 class TestCupy(BackendSuite):

@@ -6,7 +6,6 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,7 @@ from nacre_layers import SquareLossLayer
 FOLDER = cupy_standin.STANDIN.parents[1] / "examples" / "plugins" / "nacre-transformer"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cupy() -> Generator[Any]:
-    with cupy_standin.installed() as found:
-        yield found
+pytestmark = pytest.mark.usefixtures("cupy")
 
 
 @pytest.fixture

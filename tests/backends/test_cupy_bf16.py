@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -20,16 +19,7 @@ from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_layers.neurons import Tanh
 from nacre_solvers import SGD
 
-
-@pytest.fixture(scope="module", autouse=True)
-def cupy() -> Generator[Any]:
-    with cupy_standin.installed() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def backend(cupy: Any) -> Any:
-    return cupy_standin.watched()()
+pytestmark = pytest.mark.usefixtures("cupy")
 
 
 def distance(actual: Any, expected: Any) -> float:

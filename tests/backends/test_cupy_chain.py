@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -46,15 +45,7 @@ def test_function(layer: FunctionLayer, dtype: str) -> None:
     check(layer, FunctionKernel, [every], dtype, wanted=(), each=True)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cupy() -> Generator[Any]:
-    with cupy_standin.installed() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def backend(cupy: Any) -> Any:
-    return cupy_standin.watched()()
+pytestmark = pytest.mark.usefixtures("cupy")
 
 
 UNIFORM = {"type": "Uniform", "low": -0.5, "high": 0.5}

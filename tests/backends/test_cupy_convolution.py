@@ -32,16 +32,7 @@ from nacre_cupy.kernels.launch import source
 from nacre_cupy.plans import TENSORS, build
 from nacre_solvers import SGD
 
-
-@pytest.fixture(scope="module", autouse=True)
-def cupy() -> Generator[Any]:
-    with cupy_standin.installed() as found:
-        yield found
-
-
-@pytest.fixture
-def backend(cupy: Any) -> Any:
-    return cupy_standin.watched()()
+pytestmark = pytest.mark.usefixtures("cupy")
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -166,17 +166,6 @@ def test_declines() -> None:
 
 
 # In nets
-
-
-@pytest.fixture(scope="module")
-def cupy() -> Generator[Any]:
-    with cupy_standin.installed() as found:
-        yield found
-
-
-@pytest.fixture
-def backend(cupy: Any) -> Any:
-    return cupy_standin.watched()()
 
 
 def layers(kind: str, shape: tuple[int, ...], bottoms: int) -> list[Any]:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import strategies as st
 
 import cuda_on_host
-import cupy_standin
 from nacre import L, Method, Net, Solver
 from nacre.protocols.layer import layer_type
 from nacre.testing.kernels import KernelTests
@@ -45,10 +44,7 @@ if reason := cuda_on_host.missing():
     pytest.skip(reason, allow_module_level=True)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cupy() -> Any:
-    with cupy_standin.installed() as found:
-        yield found
+pytestmark = pytest.mark.usefixtures("cupy")
 
 
 @pytest.mark.long

@@ -17,16 +17,7 @@ from nacre_cupy.normalisations import Normalisation, graph_of
 from nacre_cupy.plans import build
 from nacre_solvers import SGD
 
-
-@pytest.fixture(scope="module", autouse=True)
-def cupy() -> Generator[Any]:
-    with cupy_standin.installed() as found:
-        yield found
-
-
-@pytest.fixture
-def backend() -> Any:
-    return cupy_standin.watched()()
+pytestmark = pytest.mark.usefixtures("cupy")
 
 
 @pytest.fixture
