@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import tomllib
 from pathlib import Path
 
@@ -108,7 +109,10 @@ def offered(name: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
         monkeypatch.syspath_prepend(PLUGINS / name)
         file = PLUGINS / name / module / "__init__.py"
         plugin = Plugin(name, name, Provenance(name, "1.0", str(file), False, module))
-        assert read_module(plugin, importlib.import_module(module), new_manager()) == []
+        try:
+            assert read_module(plugin, importlib.import_module(module), new_manager()) == []
+        finally:
+            sys.modules.pop(module, None)  # other tests ask whether such a package is installed
         found |= {f"{offer.kind}/{offer.name}" for offer in plugin.offers if offer.kind != "kernel"}
     return found
 
