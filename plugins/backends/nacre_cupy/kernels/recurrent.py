@@ -139,9 +139,8 @@ class OnDevice(Recurrence):
         none = [None] * len(gradients)
         return (*none, *gradients) if self.narrow else (*gradients, *none)
 
-    @property
-    def top(self) -> tuple[Any, int]:
-        """The gradient of the output in this step, and how far it is from row to row, as a kernel takes them."""
+    def take_top(self) -> tuple[Any, int]:
+        """Return the gradient of the output in this step, once, and how far it is from row to row."""
         dy, self.dy = self.dy, None
         return (None, 0) if dy is None else (dy, dy.strides[0] // dy.itemsize)
 
@@ -208,7 +207,7 @@ class LSTMOnDevice(OnDevice, LSTMRecurrence):
             self.product_back(dh, "weight_hr", whole)
         kept = first(self.gates[t], count), first(self.tanh_c[t], count)
         peephole, ends = self.weights.get("peephole"), self.ends_of(dgates)
-        self.launch("lstm_backward", c, *kept, c, peephole, whole, *self.top, dc, *ends)
+        self.launch("lstm_backward", c, *kept, c, peephole, whole, *self.take_top(), dc, *ends)
         self.give_back(dgates, dh)
 
 
@@ -227,7 +226,7 @@ class GRUOnDevice(OnDevice, GRURecurrence):
         (h,), (dh,) = old, states
         count, direct = h.shape[0], self.temporary(h, "part")
         kept = first(self.gates[t], count), first(self.resets[t], count)
-        self.launch("gru_backward", h, *kept, h, dh, *self.top, direct, *self.ends_of(dgates, products))
+        self.launch("gru_backward", h, *kept, h, dh, *self.take_top(), direct, *self.ends_of(dgates, products))
         self.product_back(products, "weight_hh", dh)
         self.xp.add(dh, direct, out=dh)
 
@@ -244,7 +243,7 @@ class RNNOnDevice(OnDevice, RNNRecurrence):
         self, t: int, dgates: Array, products: Array, old: list[Array], new: list[Array], states: list[Array]
     ) -> None:
         name, ends = FUNCTIONS[self.layer.activation], self.ends_of(dgates)
-        self.launch(f"rnn_backward {name}", new[0], new[0], states[0], *self.top, *ends)
+        self.launch(f"rnn_backward {name}", new[0], new[0], states[0], *self.take_top(), *ends)
         self.product_back(dgates, "weight_hh", states[0])
 
 
