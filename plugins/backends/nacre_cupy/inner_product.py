@@ -10,7 +10,8 @@ from nacre_layers.linear.inner_product import InnerProductLayer, InnerProductSta
 from nacre_layers.neurons import is_relu
 
 from .kernels.bias import BiasGradient
-from .kernels.blobs import convert, multiply_narrow, transpose
+from .kernels.blobs import convert, transpose
+from .kernels.narrow import multiply_narrow
 
 
 class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtypes=("float32", "float64")):

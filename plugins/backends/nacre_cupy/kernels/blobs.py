@@ -1,4 +1,4 @@
-"""Copies of arrays into another type or another order of their axes, and products of those of bf16: see blobs.cu."""
+"""Copies of arrays into another type or another order of their axes: see blobs.cu."""
 
 from __future__ import annotations
 
@@ -55,27 +55,3 @@ def add(view: Any, part: Array, total: Array) -> None:
     """Add an array to another of its type."""
     kind = kind_of(total)
     launch(view, "blobs", f"add_to<{kind}>", -(-total.size // LANES[kind]), part, total, total.size)
-
-
-def multiply_narrow(view: Any, a: Array, b: Array, out: Array, bias: Array = None, *, relu: bool = False) -> None:
-    """Write the product of matrices of bf16, as `Products.narrow`; what cuBLASLt cannot do is done in float32."""
-    products = view.backend.products
-    if products.narrow(a, b, out, bias, relu=relu):
-        return
-    made = out if str(out.dtype) == "float32" else view.scratch(out.shape, "float32", -1)
-    products.matmul(_widened(view, a, -2), _widened(view, b, -3), made)
-    if bias is not None:
-        view.xp.add(made, _widened(view, bias, -2), out=made)
-    if relu:
-        view.xp.maximum(made, 0, out=made)
-    if made is not out:
-        convert(view, made, out)
-
-
-def _widened(view: Any, array: Array, slot: int) -> Array:
-    """Return an array of bf16, or its transpose, in float32."""
-    turned = not array.flags.c_contiguous
-    given = array.T if turned else array
-    made = view.scratch(given.shape, "float32", slot)
-    convert(view, given, made)
-    return made.T if turned else made

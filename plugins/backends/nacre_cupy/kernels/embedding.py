@@ -9,7 +9,7 @@ from nacre_layers.linear.embedding import REMEDY, EmbeddingLayer, EmbeddingState
 from nacre_layers.losses.classes import no_whole_number
 
 from .bias import BiasGradient
-from .launch import LANES, NUMBERS, THREADS, TYPES, CudaKernel, memory, scalars, too_large
+from .launch import LANES, NUMBERS, THREADS, TYPES, CudaKernel, memory, scalars, too_large, unknown_numbers
 
 TILE, PIECE = 1024, 32
 """Keys that a block sorts, and positions that a thread adds up, as in embedding.cu."""
@@ -26,10 +26,9 @@ class EmbeddingKernel(CudaKernel, reads=""):
 
     @classmethod
     def supports(cls, layer: EmbeddingLayer, inputs: list[Any]) -> str | None:
-        unknown = [one.dtype for one in inputs if one.dtype not in NUMBERS]
-        if unknown:
-            return f"serves numbers of {', '.join(NUMBERS)}, not {unknown[0]}"
-        return too_large([(layer.input_dim,), *((*one.shape, layer.output_dim) for one in inputs)])
+        return unknown_numbers("numbers", inputs) or too_large(
+            [(layer.input_dim,), *((*one.shape, layer.output_dim) for one in inputs)]
+        )
 
     def __init__(self, layer: EmbeddingLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)

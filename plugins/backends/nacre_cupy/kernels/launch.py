@@ -95,6 +95,12 @@ def memory(blob: Own | None) -> Array | None:
     return None if blob is None else blob.memory
 
 
+def unknown_numbers(what: str, inputs: Sequence[Any]) -> str | None:
+    """Return why no kernel serves bottoms with numbers of other types than `NUMBERS`, or None."""
+    unknown = [one.dtype for one in inputs if one.dtype not in NUMBERS]
+    return f"serves {what} of {', '.join(NUMBERS)}, not {unknown[0]}" if unknown else None
+
+
 def too_large(shapes: Sequence[Sequence[int]]) -> str | None:
     """Return why no kernel serves blobs of these shapes, or None."""
     return f"serves blobs of fewer than {MOST} numbers" if any(prod(shape) >= MOST for shape in shapes) else None

@@ -10,7 +10,7 @@ from nacre import Array, DataError, Own
 from nacre_layers.losses.classes import REMEDY, no_whole_number
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer, SoftmaxLossState
 
-from .launch import LANES, NUMBERS, TYPES, CudaKernel, function, scalars
+from .launch import LANES, NUMBERS, TYPES, CudaKernel, function, scalars, unknown_numbers
 
 MOST_THREADS = 1024
 """Threads of the one block that adds up the losses of all labels."""
@@ -32,8 +32,7 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs"):
             return "serves classes along the channels of images"
         if any(len(one.shape) == 4 and one.shape[1] > 1 and "float" in one.dtype for one in inputs[1:]):
             return "serves labels in C order: these may lie with their channels last"
-        unknown = [one.dtype for one in inputs[1:] if one.dtype not in NUMBERS]
-        return f"serves labels of {', '.join(NUMBERS)}, not {unknown[0]}" if unknown else None
+        return unknown_numbers("labels", inputs[1:])
 
     def __init__(self, layer: SoftmaxLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)

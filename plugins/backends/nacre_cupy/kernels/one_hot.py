@@ -8,7 +8,7 @@ from nacre import Array, Own
 from nacre_layers.losses.classes import no_whole_number
 from nacre_layers.shapes.one_hot import REMEDY, OneHotLayer, OneHotState
 
-from .launch import LANES, NUMBERS, TYPES, CudaKernel, scalars, too_large
+from .launch import LANES, NUMBERS, TYPES, CudaKernel, scalars, too_large, unknown_numbers
 
 
 class OneHotKernel(CudaKernel, reads=""):
@@ -18,10 +18,7 @@ class OneHotKernel(CudaKernel, reads=""):
 
     @classmethod
     def supports(cls, layer: OneHotLayer, inputs: list[Any]) -> str | None:
-        unknown = [one.dtype for one in inputs if one.dtype not in NUMBERS]
-        if unknown:
-            return f"serves numbers of {', '.join(NUMBERS)}, not {unknown[0]}"
-        return too_large([(*one.shape, layer.n_class) for one in inputs])
+        return unknown_numbers("numbers", inputs) or too_large([(*one.shape, layer.n_class) for one in inputs])
 
     def __init__(self, layer: OneHotLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)

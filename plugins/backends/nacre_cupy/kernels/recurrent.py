@@ -20,8 +20,9 @@ from nacre_layers.recurrent.recurrence import Recurrence, first
 from nacre_layers.recurrent.rnn import RNNRecurrence, RNNState
 
 from .bias import BiasGradient
-from .blobs import convert, multiply_narrow, swap
+from .blobs import convert, swap
 from .launch import TYPES, launch, memory, scalars, too_large
+from .narrow import multiply_narrow
 
 FUNCTIONS = {"Tanh": "Bent", "ReLU": "Cut"}
 """Those of RNN, and what recurrent.cu calls them."""
