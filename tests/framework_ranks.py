@@ -109,7 +109,7 @@ def run_file(communicator: Communicator | None, path: str, sets: list[str]) -> d
     return {"iteration": one.iteration, "accuracy": accuracy, "loss": one.loss, **one.told()}
 
 
-def closed(communicator: Communicator, path: str) -> list[bool]:
+def closed(communicator: Communicator, path: str, sets: list[str]) -> list[bool]:
     """Train a net file for some iterations; return of each communicator that was made for it whether it is closed."""
     made: list[Any] = []
     ranks: Any = type(communicator)
@@ -122,7 +122,7 @@ def closed(communicator: Communicator, path: str) -> list[bool]:
 
     ranks.split = split
     try:
-        file = load(path, ["solver.max_iter=3"])
+        file = load(path, ["solver.max_iter=3", *sets])
         file.table["callback"] = []
         train_file(file, communicator=communicator, quiet=True)
     finally:

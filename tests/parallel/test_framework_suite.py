@@ -50,6 +50,16 @@ class TestDownpourOfWorkersThatServe(FrameworkTests):
         yield Example({"separate": False, "staleness": 0, "warmup_steps": 2, "decide_every": 1})
 
 
+class TestDownpourOfServerGroups(FrameworkTests):
+    component = Downpour
+    sizes = (4, 6)
+    wrong = ({"server_groups": 0}, {"worker_groups": 3, "server_groups": 2})
+
+    def examples(self) -> Iterable[Example]:
+        yield Example({"server_groups": 2})
+        yield Example({"server_groups": 2, "separate": False, "sync_freq": 2, "warmup_steps": 2})
+
+
 class TestHogwild(FrameworkTests):
     component = Hogwild
     sizes = (2, 4)

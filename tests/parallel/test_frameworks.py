@@ -21,8 +21,9 @@ from nacre import ConfigError, Framework, RankError, make_component
 from nacre.config import load
 from nacre.testing.crew import ThreadCommunicator
 from nacre_parallel import AllReduce, Cluster, Downpour, Hogwild, LocalCommunicator, Sandblaster
-from nacre_parallel.frameworks.hogwild import change, neighbours_of
+from nacre_parallel.frameworks.hogwild import change
 from nacre_parallel.frameworks.partners import dealt
+from nacre_parallel.frameworks.replicas import neighbours_of
 from rank_pool import Pool, pool
 from registries import NewRegistry
 
@@ -36,10 +37,17 @@ MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}")
 PATIENCE = 600
 SEEDS = 5
 AT_THE_END = ["callback.ValidationPerformance.every_n_iter=1500"]
-RANKS = {"all_reduce": 2, "sandblaster": 3, "downpour": 3, "hogwild": 2, "distributed_hogwild": 3, "together": 4}
-FILES = {name: CLUSTERS / f"{'downpour' if name == 'together' else name}.toml" for name in RANKS}
-GROUPS = ["server_worker_separate=false", "nworkers_per_group=2", "nservers_per_group=2"]
-SETS = {name: [f"cluster.{one}" for one in GROUPS] if name == "together" else [] for name in RANKS}
+RANKS = {"all_reduce": 2, "sandblaster": 3, "downpour": 3, "hogwild": 2, "distributed_hogwild": 3}
+FILES = {name: CLUSTERS / f"{name}.toml" for name in RANKS}
+SETS: dict[str, list[str]] = {name: [] for name in RANKS}
+SETS["together"] = [
+    "cluster.server_worker_separate=false",
+    "cluster.nworkers_per_group=2",
+    "cluster.nservers_per_group=2",
+]
+SETS["server_groups"] = ["cluster.nserver_groups=2"]
+for name in ("together", "server_groups"):
+    RANKS[name], FILES[name] = 4, FILES["downpour"]
 
 
 def check_close(found: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -164,6 +172,30 @@ def test_hogwild_with_one_rank_on_each_node_is_model_averaging() -> None:
         assert one["told"] == {"staleness": {"0": 16}}
 
 
+@pytest.mark.parametrize(
+    ("size", "more"), [(4, {}), (6, {"servers": 2}), (2, {"separate": False}), (4, {"neighbours": 1})]
+)
+def test_server_groups_with_one_worker_each_are_model_averaging(size: int, more: dict[str, Any]) -> None:
+    found = in_threads(size, train, "mlp", {"type": "Downpour", "server_groups": 2, **more}, SGD, 8)
+    wanted = averaged("mlp", SGD, 2, 8)
+    for one in found:
+        assert {name: one["found"][f"parameters/{name}"] for name in wanted} == wanted
+        assert one["told"] == {"staleness": {"0": 16}}
+
+
+@pytest.mark.parametrize(
+    ("size", "more"),
+    [(8, {"servers": 2}), (12, {"separate": False, "servers": 2}), (4, {"separate": False, "staleness": 0})],
+)
+def test_server_groups_serve_groups_that_do_not_wait(size: int, more: dict[str, Any]) -> None:
+    framework = {"type": "Downpour", "worker_groups": 4, "server_groups": 2, "sync_freq": 3, "staleness": 1, **more}
+    found = in_threads(size, train, "mlp", framework, ADAM, 20)
+    assert all(one["found"] == found[0]["found"] for one in found), "after a meeting ranks differ"
+    told = {int(key): count for key, count in found[0]["told"]["staleness"].items()}
+    assert sum(told.values()) == 4 * 20
+    assert max(told) <= 2 * framework["staleness"] + 1
+
+
 @pytest.mark.parametrize("more", [{}, {"staleness": 0, "warmup_steps": 2}])
 def test_ranks_of_hogwild_share_their_parameters(more: dict[str, Any]) -> None:
     found = pool(2).run("framework_ranks:train", "mlp", {"type": "Hogwild", **more}, ADAM, 8)
@@ -198,6 +230,10 @@ def test_parameters_are_dealt_out_evenly_and_whole() -> None:
         (3, {"type": "Downpour", "staleness": 0}),
         (6, {"type": "Downpour", "servers": 2, "staleness": 0}),
         (6, {"type": "Downpour", "servers": 2, "staleness": 0, "separate": False}),
+        (6, {"type": "Downpour", "worker_groups": 4, "server_groups": 2, "staleness": 0, "sync_freq": 2}),
+        (8, {"type": "Downpour", "server_groups": 2, "servers": 2}),
+        (6, {"type": "Downpour", "worker_groups": 3, "server_groups": 3, "servers": 2, "separate": False}),
+        (4, {"type": "Downpour", "worker_groups": 4, "server_groups": 4, "separate": False, "neighbours": 1}),
         (4, {"type": "Hogwild", "nodes": 4, "neighbours": 1, "sync_freq": 2}),
     ],
 )
@@ -206,11 +242,21 @@ def test_ranks_send_what_their_roles_say(size: int, framework: dict[str, Any], m
 
     def isend(self: Any, array: np.ndarray, to: int, tag: int = 0) -> Any:
         if array.size > 4:  # not what an array is about
-            sent[self.rank, to] += array.size
+            ranks = ranks_of(self)
+            sent[ranks[self.rank], ranks[to]] += array.size
         return plain(self, array, to, tag)
 
-    plain = ThreadCommunicator.isend
+    def split(self: Any, *arguments: Any) -> Any:
+        if (part := whole(self, *arguments)) is not None:
+            part.ranks = part.gather(ranks_of(self)[self.rank])
+        return part
+
+    def ranks_of(communicator: Any) -> Any:
+        return getattr(communicator, "ranks", range(communicator.size))
+
+    plain, whole = ThreadCommunicator.isend, ThreadCommunicator.split
     monkeypatch.setattr(ThreadCommunicator, "isend", isend)
+    monkeypatch.setattr(ThreadCommunicator, "split", split)
     found = in_threads(size, train, "mlp", framework, {}, 4)
     shapes = {name.partition("/")[2]: np.size(value) for name, value in found[0]["found"].items() if "param" in name}
     expected: Counter[tuple[int, int]] = Counter()
@@ -339,9 +385,12 @@ def test_examples_of_clusters_learn(name: str) -> None:
         assert one["loss"] == found[0]["loss"]
 
 
-@pytest.mark.parametrize(("name", "made"), [("sandblaster", [1, 1, 0]), ("distributed_hogwild", [3, 3, 3])])
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("sandblaster", [1, 1, 0]), ("distributed_hogwild", [3, 3, 3]), ("server_groups", [2, 2, 2, 2])],
+)
 def test_a_training_closes_the_communicators_that_were_made_for_it(name: str, made: list[int]) -> None:
-    found = pool(3).run("framework_ranks:closed", str(CLUSTERS / f"{name}.toml"))
+    found = pool(len(made)).run("framework_ranks:closed", str(FILES[name]), SETS[name])
     assert found == [[True] * count for count in made]
 
 
@@ -366,6 +415,7 @@ def test_examples_of_clusters_learn_under_mpi(tmp_path: Path, monkeypatch: pytes
         (3, "Downpour"),
         (3, "{type='Downpour', staleness=0, warmup_steps=20}"),
         (2, "{type='Downpour', separate=false}"),
+        (4, "{type='Downpour', server_groups=2, sync_freq=5}"),
         (2, "Hogwild"),
         (2, "{type='Hogwild', nodes=2, sync_freq=5}"),
     ],
@@ -410,6 +460,16 @@ def accuracy_alone(seed: int) -> float:
             Downpour(worker_groups=2, servers=2, staleness=1, separate=False),
             6,
         ),
+        (
+            {"nworker_groups": 4, "nserver_groups": 2, "server_worker_separate": True, "sync_freq": 7},
+            Downpour(worker_groups=4, server_groups=2, sync_freq=7),
+            6,
+        ),
+        (
+            {"nworker_groups": 2, "nserver_groups": 2, "nworkers_per_group": 2, "nservers_per_group": 2},
+            Downpour(server_groups=2, servers=2, separate=False),
+            4,
+        ),
         ({"nworker_groups": 3, "nserver_groups": 3, "sync_freq": 7}, Hogwild(nodes=3, sync_freq=7), 3),
         ({"nworker_groups": 4, "staleness": 3, "warmup_steps": 9}, Hogwild(nodes=1, staleness=3, warmup_steps=9), 4),
     ],
@@ -426,13 +486,13 @@ def test_singas_numbers_mean_a_framework(fields: dict[str, Any], meant: Any, ran
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"nserver_groups": 2, "server_worker_separate": True}, "nserver_groups=2"),
+        ({"nserver_groups": 2, "server_worker_separate": True}, "nworker_groups=1 cannot be divided among nserver_gr"),
         ({"nworkers_per_group": 2, "staleness": 3}, "staleness=3, but it means nothing for AllReduce"),
         ({"server_worker_separate": True, "warmup_steps": 2}, "warmup_steps=2, but it means nothing for Sandblaster"),
         ({"nworker_groups": 2, "sync_freq": 5}, "sync_freq=5, but it means nothing for Hogwild"),
         ({"nworker_groups": 3, "nserver_groups": 2}, "nworker_groups=3 cannot be divided among nserver_groups=2"),
         ({"nworker_groups": 2, "nworkers_per_group": 2, "nservers_per_group": 3}, "nservers_per_group=3, but servers"),
-        ({"nworker_groups": 2, "nserver_groups": 2, "nworkers_per_group": 2}, "nworkers_per_group=2, but with several"),
+        ({"nworker_groups": 2, "nserver_groups": 2, "nservers_per_group": 2}, "nservers_per_group=2, but servers"),
     ],
 )
 def test_numbers_that_mean_no_framework_are_refused(fields: dict[str, Any], words: str) -> None:
@@ -451,6 +511,11 @@ def test_another_number_of_ranks_is_refused() -> None:
         Downpour(servers=3, separate=False).layers([], ranks)
     with pytest.raises(ConfigError, match=r"4 ranks cannot be divided into nodes=3"):
         Hogwild(nodes=3).node(ranks)
+
+
+def test_groups_of_workers_that_server_groups_cannot_divide_are_refused() -> None:
+    with pytest.raises(ConfigError, match="worker_groups=3 cannot be divided among server_groups=2"):
+        Downpour(worker_groups=3, server_groups=2)
 
 
 @pytest.mark.parametrize("framework", ["Sandblaster", "Hogwild"])

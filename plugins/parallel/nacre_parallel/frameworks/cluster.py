@@ -38,6 +38,8 @@ class Cluster(Framework):
     | more, of more workers | 1 | no | `Downpour` without `separate`: workers of the first group are servers, too |
     | more, of 1 worker | 1 | no | `Hogwild` in the memory of one machine |
     | more, of 1 worker | more, of 1 server | no | `Hogwild` of as many nodes as there are server groups |
+    | more | more | yes | `Downpour` of several server groups |
+    | more, of more workers | more | no | `Downpour` of several, without `separate` |
 
     Raises:
         ConfigError: no framework is meant by the numbers; or there is another number of ranks.
@@ -65,17 +67,13 @@ class Cluster(Framework):
             yield f"{name}={value}, but it means nothing for {type(self.meant).__name__}, which these numbers mean"
 
     def _problem(self) -> str:
-        many_workers, many_servers = self.nworker_groups > 1, self.nserver_groups > 1
-        if many_servers and (self.server_worker_separate or self.nservers_per_group > 1):
-            return f"nserver_groups={self.nserver_groups}, but several groups have one server each, which works too"
-        if many_servers and self.nworker_groups % self.nserver_groups:
+        if self.nserver_groups > 1 and self.nworker_groups % self.nserver_groups:
             return f"nworker_groups={self.nworker_groups} cannot be divided among nserver_groups={self.nserver_groups}"
-        if many_servers and self.nworkers_per_group > 1:
-            return f"nworkers_per_group={self.nworkers_per_group}, but with several groups of servers there is one"
-        if many_workers and not self.server_worker_separate and self.nservers_per_group > self.nworkers_per_group > 1:
+        several = self.nworker_groups > 1 and (self.nworkers_per_group > 1 or self.nserver_groups > 1)
+        if several and not self.server_worker_separate and self.nservers_per_group > self.nworkers_per_group:
             return (
                 f"nservers_per_group={self.nservers_per_group}, but servers that are workers, too, are in the first "
-                f"group, which has nworkers_per_group={self.nworkers_per_group}"
+                f"group that they serve, which has nworkers_per_group={self.nworkers_per_group}"
             )
         return ""
 
@@ -96,9 +94,9 @@ class Cluster(Framework):
             return AllReduce(batch=self.batch)
         if self.server_worker_separate or self.nworkers_per_group > 1:
             asynchronous |= {"servers": self.nservers_per_group, "separate": self.server_worker_separate}
+            asynchronous |= {"server_groups": self.nserver_groups, "sync_freq": self.sync_freq}
             return Downpour(worker_groups=self.nworker_groups, **asynchronous)
-        nodes = {"nodes": self.nserver_groups} if self.nserver_groups > 1 else {"nodes": 1}
-        return Hogwild(**nodes, sync_freq=self.sync_freq, **asynchronous)
+        return Hogwild(nodes=self.nserver_groups, sync_freq=self.sync_freq, **asynchronous)
 
     @property
     def ranks(self) -> int:

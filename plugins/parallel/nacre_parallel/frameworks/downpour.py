@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
 from nacre import non_negative, positive
 
@@ -24,17 +25,28 @@ class Downpour(Served):
     their own iterations: so a group that is faster than the first waits for it, and a slower one is waited for as
     `staleness` says.
 
-    SINGA's framework of several worker groups and one server group. Dean and others, "Large scale distributed deep
-    networks", 2012; the bound after Ho and others, "More effective distributed ML via a stale synchronous parallel
-    parameter server", 2013.
+    Several groups of servers have parameters of their own, which their part of the groups of workers trains. After
+    every `sync_freq` iterations a group of servers replaces its parameters by the mean of them and its neighbours': the
+    last ranks when all their groups have done these iterations, before they answer the last one; workers that serve at
+    the end of their own iteration. For a validation or a snapshot all get the mean of all, of histories, too. The rate
+    is divided by the number of groups that update the same parameters.
+
+    SINGA's framework of several worker groups; with several server groups, a form of its distributed Hogwild. Dean and
+    others, "Large scale distributed deep networks", 2012; the bound after Ho and others, "More effective distributed ML
+    via a stale synchronous parallel parameter server", 2013.
 
     Raises:
-        ConfigError: the workers cannot be divided into groups, or a batch among the workers; or the gradients of the
-            solver's algorithm do not add up.
+        ConfigError: the workers cannot be divided into groups, or a batch among the workers, or the groups of workers
+            among those of servers; or the gradients of the solver's algorithm do not add up.
     """
 
     worker_groups: Annotated[int, positive, "groups of workers, which do not wait for each other"] = 2
+    server_groups: Annotated[int, positive, "groups of servers, each with parameters of its own, which take means"] = 1
     separate: Annotated[bool, "whether servers are ranks of their own, the last ones, or the first workers, too"] = True
+    sync_freq: Annotated[int, positive, "iterations after which groups of servers take the means with the others"] = 1
+    neighbours: Annotated[
+        int, non_negative, "how many groups of servers before and behind it, in a ring, are one's neighbours; 0 for all"
+    ] = 0
     staleness: Annotated[int, non_negative, "iterations that a group may be ahead of the slowest one"] = 4
     warmup_steps: Annotated[int, non_negative, "iterations at the beginning in which only the first group trains"] = 0
     decide_every: Annotated[
@@ -43,13 +55,33 @@ class Downpour(Served):
         "iterations after which, at the latest, all ranks wait for each other and decide if to stop",
     ] = 10
 
+    def complaints(self) -> Any:
+        yield from super().complaints()
+        if self.worker_groups % self.server_groups:
+            yield f"worker_groups={self.worker_groups} cannot be divided among server_groups={self.server_groups}"
+
     @property
     def n_groups(self) -> int:
         return self.worker_groups
 
     @property
     def n_apart(self) -> int:
-        return self.servers if self.separate else 0
+        return self.server_groups * self.servers if self.separate else 0
+
+    @property
+    def n_server_groups(self) -> int:
+        return self.server_groups
+
+    @property
+    def means_after(self) -> int:
+        return self.sync_freq
+
+    @property
+    def reach(self) -> int:
+        return self.neighbours
+
+    def of_one_server_group(self) -> Downpour:
+        return replace(self, worker_groups=self.worker_groups // self.server_groups, server_groups=1)
 
     @property
     def n_warmup(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Array, Communicator, Net, Storage
+from nacre import Array, Communicator, Net, Storage, Training
 
 
 class Flat:
@@ -66,3 +66,8 @@ def gradients_of(net: Net, slots: Sequence[Any]) -> Flat:
 def buffers_of(net: Net) -> Flat:
     """Return the buffers of a net."""
     return values_of(net, [slot for slot in net.slots if not slot.trainable])
+
+
+def histories_of(training: Training) -> Flat:
+    """Return the histories of the parameters that a rank updates."""
+    return Flat(training.net, [array for some in training.method.histories.values() for array in some])

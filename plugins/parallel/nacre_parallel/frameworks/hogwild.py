@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from nacre import (
 
 from ..waiting import wait_until
 from .batches import SharedBatches, communicator_of, named, need_group
-from .flat import Flat, buffers_of, values_of
+from .flat import buffers_of, histories_of, values_of
+from .replicas import added, mean_with_neighbours, neighbours_of, often
 
 
 class Hogwild(SharedBatches):
@@ -79,9 +81,8 @@ class Hogwild(SharedBatches):
             node = self._node_of(rank, ranks)
             sends = {f"changes to memory that {named(of_node[node])} share": count}
             if rank == of_node[node][0]:
-                often = "" if self.sync_freq == 1 else f", after every {self.sync_freq} iterations"
                 near = neighbours_of(node, nodes, self.neighbours)
-                sends |= {f"parameters to rank {of_node[one][0]}{often}": count for one in near}
+                sends |= {f"parameters to rank {of_node[one][0]}{often(self.sync_freq)}": count for one in near}
             found.append(Role("worker" if nodes == 1 else f"worker of node {node}", [*parameters], sends))
         return found
 
@@ -133,8 +134,8 @@ class HogwildState(FrameworkState):
         self.clocks = self.node.shared_array((self.node.size,), "int64")
         self.read = np.zeros_like(self.shared)
         self.known = 0
-        self.staleness: dict[str, int] = {}
-        self.all_staleness: dict[str, int] = {}
+        self.staleness = Counter[str]()
+        self.all_staleness: list[Counter[str]] = []
 
     def iteration_steps(self, clip: Iterable[Step], update: Iterable[Step]) -> list[Step]:
         return [*clip, *update, Step("share", "parameters", self.share)]
@@ -157,8 +158,7 @@ class HogwildState(FrameworkState):
             self.clocks[self.node.rank] += 1
             self.communicator.barrier()
         else:
-            stale = str(int(self.clocks.sum()) - self.known)
-            self.staleness[stale] = self.staleness.get(stale, 0) + 1
+            self.staleness[str(int(self.clocks.sum()) - self.known)] += 1
             change(self.shared, self.read, self.values.numbers)
             self.clocks[self.node.rank] += 1
             if self.leaders is not None and (iteration + 1) % self.settings.sync_freq == 0:
@@ -168,15 +168,8 @@ class HogwildState(FrameworkState):
 
     def _take_means(self, leaders: Communicator) -> None:
         """Replace the parameters of the node by the means of its own and those of its neighbours."""
-        near = neighbours_of(leaders.rank, leaders.size, self.settings.neighbours)
         own = self.shared.copy()
-        found = {one: np.empty_like(own) for one in near}
-        requests = [leaders.irecv(array, one) for one, array in found.items()]
-        requests += [leaders.isend(own, one) for one in near]
-        for request in requests:
-            request.wait()
-        found[leaders.rank] = own
-        change(self.shared, own, mean_of([found[one] for one in sorted(found)]))
+        change(self.shared, own, mean_with_neighbours(leaders, own, self.settings.neighbours))
 
     def _wait_for_the_slowest(self) -> None:
         if self.settings.staleness is not None:
@@ -199,12 +192,8 @@ class HogwildState(FrameworkState):
         self.communicator.barrier()
         self._read()
         self.buffers.average(self.communicator, ordered=True)
-        arrays = [array for some in self.training.method.histories.values() for array in some]
-        Flat(self.training.net, arrays).average(self.communicator, ordered=True)
-        self.all_staleness = {}
-        for some in self.communicator.gather(self.staleness):
-            for key, count in some.items():
-                self.all_staleness[key] = self.all_staleness.get(key, 0) + count
+        histories_of(self.training).average(self.communicator, ordered=True)
+        self.all_staleness = self.communicator.gather(self.staleness)
 
     def close(self) -> None:
         self.shared, self.clocks = self.shared.copy(), self.clocks.copy()  # the node's memory can be released
@@ -212,26 +201,10 @@ class HogwildState(FrameworkState):
             one.close()
 
     def told(self) -> dict[str, Any]:
-        return {"staleness": {key: self.all_staleness[key] for key in sorted(self.all_staleness, key=int)}}
+        return {"staleness": added(self.all_staleness)}
 
 
 def change(shared: np.ndarray, before: np.ndarray, after: np.ndarray) -> None:
     """Change numbers that others may change too, by the difference of two; to `after`, bit for bit, if nobody has."""
     changed = np.where(shared == before, after, shared + (after - before))
     np.copyto(shared, changed)
-
-
-def neighbours_of(node: int, nodes: int, reach: int) -> list[int]:
-    """Return the neighbours of a node in a ring: so many before and behind it; 0 for all."""
-    if not reach:
-        return [one for one in range(nodes) if one != node]
-    near = {(node + step) % nodes for step in range(-reach, reach + 1)}
-    return sorted(near - {node})
-
-
-def mean_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the mean of arrays, added in their order."""
-    total = arrays[0].copy()
-    for array in arrays[1:]:
-        total += array
-    return total / len(arrays)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ import numpy as np
 from nacre import FrameworkState, RankError, Request, Step, Training
 
 from .batches import adding_up, communicator_of
-from .flat import buffers_of, gradients_of, values_of
+from .flat import buffers_of, gradients_of, histories_of, values_of
+from .replicas import added, mean_with_neighbours
 
 if TYPE_CHECKING:
     from .servers import Served
@@ -33,43 +35,59 @@ def dealt(things: Sequence[Any], count: int, size: Callable[[Any], int]) -> list
 
 
 class PartnerState(FrameworkState):
-    """A worker or a server in one training. `staleness` counts updates by how many others a gradient did not know."""
+    """A worker or a server in one training, with the partners of its group of servers.
+
+    `communicator` connects these partners, and `settings` are theirs; `everybody` connects all ranks. `peers` connects
+    a server with those of other groups that update the same parameters, if there are any. `staleness` counts a server's
+    updates by how many others a gradient did not know.
+    """
 
     def __init__(self, framework: Served, training: Training) -> None:
         super().__init__(framework, training)
-        self.settings = framework
-        self.communicator = communicator_of(framework, training)
-        self.workers = framework.workers(self.communicator.size)
-        self.servers = framework.server_ranks(self.communicator.size)
-        self.updater = self.servers.start
+        self.everybody = everybody = communicator_of(framework, training)
+        several = framework.n_server_groups > 1
+        number, place = framework.place_of(everybody.rank, everybody.size)
+        communicator = everybody.split(number) if several else everybody
+        assert communicator is not None
+        self.communicator = communicator
+        self.settings = framework.of_one_server_group()
+        self.servers = self.settings.server_ranks(communicator.size)
+        self.peers = everybody.split(place if place in self.servers else None) if several else None
+        self.made = [one for one in (self.peers, communicator) if one is not None and several]
+        self.updater = framework.server_groups_of(everybody.size)[0][self.servers.start]
         self.apart = framework.decides
-        self.size = self.workers // framework.n_groups
-        self.rate_share = framework.rate_share(framework.n_groups)
+        self.workers, self.n_groups = framework.workers(everybody.size), framework.n_groups
+        self.size = self.settings.workers(communicator.size) // self.settings.n_groups
+        self.rate_share = framework.rate_share(self.settings.n_groups)
         net = training.net
         self.slices = dealt(training.slots, framework.servers, lambda slot: slot.storage.size)
         self.values = [values_of(net, slots) for slots in self.slices]
         self.buffers = buffers_of(net)
         self.version, self.versions = 0, [0] * framework.servers
         self.passes = 0
-        self.staleness: dict[str, int] = {}
+        self.staleness = Counter[str]()
+        self.all_staleness: list[Counter[str]] = []
 
     @property
     def epoch(self) -> int:
         return self.passes
 
     def begin(self) -> None:
-        self.passes = self.communicator.share(self.training.net.epoch)
+        self.passes = self.everybody.share(self.training.net.epoch)
         self._agree()
 
     def meet(self) -> None:
         self.close_messages()
+        if self.peers is not None:
+            for one in (self.values[self.servers.index(self.communicator.rank)], histories_of(self.training)):
+                one.average(self.peers, ordered=True)
         for server, values in zip(self.servers, self.values, strict=True):
             if self.communicator.rank == server:
                 values.take()
             self.communicator.bcast(values.numbers, server)
             values.put()
         ordered = self.training.net.deterministic
-        self.buffers.average(self.communicator, ordered=ordered, weight=int(self.trains), total=self.workers)
+        self.buffers.average(self.everybody, ordered=ordered, weight=int(self.trains), total=self.workers)
         self._agree()
 
     def close_messages(self) -> None:
@@ -80,12 +98,17 @@ class PartnerState(FrameworkState):
         """Let all know the versions of the servers' parameters, which all have now."""
         versions = self.communicator.gather(self.version)
         self.versions = [versions[server] for server in self.servers]
-        self.staleness = self.communicator.share(self.staleness, self.servers.start)
+        first = self.communicator.rank == self.servers.start  # what it has counted is what the others have, or nearly
+        self.all_staleness = self.everybody.gather(self.staleness if first else {})
+
+    def close(self) -> None:
+        if self.peers is not None:
+            self.peers.close()
+        if self.communicator is not self.everybody:
+            self.communicator.close()
 
     def told(self) -> dict[str, Any]:
-        if self.settings.n_groups == 1:
-            return {}
-        return {"staleness": {key: self.staleness[key] for key in sorted(self.staleness, key=int)}}
+        return {"staleness": added(self.all_staleness)} if self.n_groups > 1 else {}
 
 
 class WorkerState(PartnerState):
@@ -157,7 +180,7 @@ class ServerState(PartnerState):
         self.server = self.servers.index(self.communicator.rank)
         self.own = self.values[self.server]
         self.received = gradients_of(training.net, self.slices[self.server])
-        self.clocks = [0] * framework.n_groups
+        self.clocks = [0] * self.settings.n_groups
         """How many iterations each group has done."""
         self.waiting: list[int] = []
         """The groups that wait for an answer."""
@@ -220,8 +243,7 @@ class ServerState(PartnerState):
     def use(self, iteration: int, version: int) -> None:
         """Update the parameters by gradients that are in place, and are for those of a version."""
         self.training.update(iteration)
-        stale = str(self.version - version)
-        self.staleness[stale] = self.staleness.get(stale, 0) + 1
+        self.staleness[str(self.version - version)] += 1
         self.version += 1
 
     def done(self, group: int) -> None:
@@ -229,9 +251,12 @@ class ServerState(PartnerState):
 
         Send the values to the groups that may go on: those that are not too far ahead of the slowest one.
         """
+        before = min(self.clocks)
         self.clocks[group] += 1
         self.waiting.append(group)
         slowest, warmup = min(self.clocks), self.settings.n_warmup
+        if slowest > before:
+            self.all_have_done(slowest)
         ahead = {group: self.settings.ahead if self.clocks[group] > warmup else 0 for group in self.waiting}
         ready = [group for group in self.waiting if self.clocks[group] - slowest <= ahead[group]]
         self.waiting = [group for group in self.waiting if group not in ready]
@@ -241,6 +266,17 @@ class ServerState(PartnerState):
             if worker != self.communicator.rank:
                 self.communicator.send(np.array([self.version], np.int64), worker, VERSION)
                 self.communicator.send(self.own.numbers, worker, VALUES)
+
+    def all_have_done(self, iterations: int) -> None:
+        """Called when the slowest group has done so many iterations, before any is answered."""
+        self.take_means(iterations)
+
+    def take_means(self, iterations: int) -> None:
+        """Take the means with the neighbours among the groups of servers, if they are due after so many iterations."""
+        if self.peers is not None and iterations % self.settings.means_after == 0:
+            self.own.take()
+            self.own.numbers[...] = mean_with_neighbours(self.peers, self.own.numbers, self.settings.reach)
+            self.own.put()
 
     def close_messages(self) -> None:
         expected = {group for group in range(len(self.clocks)) if self.worker(group) != self.communicator.rank}
@@ -263,6 +299,9 @@ class WorkingServerState(ServerState, WorkerState):
     5. All ranks wait for each other only in a meeting, before which the servers serve until all groups have come, and
        in a common decision, before which they serve until all groups have done the iteration.
 
+    6. Means with other groups of servers are taken behind all that, in the same iterations of all first groups. The one
+       that is behind comes there by 1 to 4, and needs none that waits there for it.
+
     A rank that fails ends all that wait, wherever that is.
     """
 
@@ -280,10 +319,14 @@ class WorkingServerState(ServerState, WorkerState):
         all_decide = (iteration + 1) % self.apart == 0
         while 0 in self.waiting or (all_decide and min(self.clocks) <= iteration) or self._has_come():
             self.serve_next()
+        self.take_means(iteration + 1)
         self.passes_after.clear()
         self.own.take()
         self.versions[self.server] = self.version
         self.spread()
+
+    def all_have_done(self, iterations: int) -> None:
+        """Leave the means to `push`: here servers would wait for others that wait for one of their own group."""
 
     def _has_come(self) -> bool:
         """Return whether a group has told something."""

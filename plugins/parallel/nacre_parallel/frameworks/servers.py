@@ -9,19 +9,21 @@ method, and answers with the new values as soon as the group may go on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated
 
-from nacre import Communicator, ConfigError, FrameworkState, Group, Role, Training, positive
+from nacre import Communicator, ConfigError, FrameworkState, Group, Role, Training, part_of, positive
 
 from .batches import SharedBatches, communicator_of, named, need_group
 from .partners import ServerState, WorkerState, WorkingServerState, dealt
+from .replicas import neighbours_of, often
 
 
 class Served(SharedBatches):
     """A framework in which some ranks are servers: the last ones, or workers of the first group.
 
-    The workers are in groups of one size.
+    The workers are in groups of one size. Several groups of servers each serve as many groups of workers.
     """
 
     servers: Annotated[
@@ -53,6 +55,36 @@ class Served(SharedBatches):
         """How many ranks are servers alone; the servers are workers, too, if there are none."""
         return self.servers
 
+    @property
+    def n_server_groups(self) -> int:
+        """The number of groups of servers, each of which has all parameters."""
+        return 1
+
+    @property
+    def means_after(self) -> int:
+        """After how many iterations a group of servers takes the means of its parameters and its neighbours'."""
+        return 1
+
+    @property
+    def reach(self) -> int:
+        """How many groups before and behind it, in a ring, are a group's neighbours; 0 for all."""
+        return 0
+
+    def of_one_server_group(self) -> Served:
+        """Return the framework of one group of servers and the workers that it serves."""
+        return self
+
+    def server_groups_of(self, ranks: int) -> list[list[int]]:
+        """Return the ranks of each group of servers: the workers that it serves, and then its servers."""
+        workers, groups = self.workers(ranks), self.n_server_groups
+        parts = [(part_of(workers, one, groups), part_of(ranks - workers, one, groups)) for one in range(groups)]
+        return [[*range(*some), *(workers + one for one in range(*servers))] for some, servers in parts]
+
+    def place_of(self, rank: int, ranks: int) -> tuple[int, int]:
+        """Return the number of a rank's group of servers, and its place among the ranks of it."""
+        groups = enumerate(self.server_groups_of(ranks))
+        return next((number, members.index(rank)) for number, members in groups if rank in members)
+
     def workers(self, ranks: int) -> int:
         apart, groups = self.n_apart, self.n_groups
         workers, least = ranks - apart, 1 if apart else self.servers
@@ -78,26 +110,42 @@ class Served(SharedBatches):
         return Group(together, rank if rank < workers else 0, workers)
 
     def roles(self, parameters: Mapping[str, int], ranks: int) -> list[Role]:
-        workers, servers = self.workers(ranks), self.server_ranks(ranks)
+        found: dict[int, Role] = {}
+        groups, one = self.server_groups_of(ranks), self.of_one_server_group()
+        kinds = [f"worker of group {group}" for group in range(self.n_groups)] if self.n_groups > 1 else ["worker"]
+        for number, members in enumerate(groups):
+            roles = one._roles(parameters, members, kinds[number * one.n_groups :])
+            found |= zip(members, roles, strict=True)
+            near = neighbours_of(number, len(groups), self.reach)
+            for server in one.server_ranks(len(members)) if near else ():
+                role, count = roles[server], sum(parameters[name] for name in roles[server].updates)
+                means = {f"parameters to rank {groups[to][server]}{often(self.means_after)}": count for to in near}
+                name = f"{role.name} of group {number} of servers"
+                found[members[server]] = replace(role, name=name, sends={**role.sends, **means})
+        return [found[rank] for rank in range(ranks)]
+
+    def _roles(self, parameters: Mapping[str, int], members: Sequence[int], kinds: Sequence[str]) -> list[Role]:
+        """Return what the members of one group of servers do; `kinds` says what workers of each group are called."""
+        workers, servers = self.workers(len(members)), self.server_ranks(len(members))
         size = workers // self.n_groups
         slices = dealt([*parameters], self.servers, parameters.__getitem__)
         counts = [sum(parameters[name] for name in names) for names in slices]
         found: list[Role] = []
-        for rank in range(workers):
-            number, place = divmod(rank, size)
-            together = range(number * size, (number + 1) * size)
-            others = [one for one in together if one != rank]
+        for worker in range(workers):
+            number, place = divmod(worker, size)
+            together = members[number * size : (number + 1) * size]
+            others = [one for one in together if one != members[worker]]
             sends = {f"gradients, which {named(together)} add up": sum(counts)} if others else {}
             for number_of_it, (server, count) in enumerate(zip(servers, counts, strict=True)):
                 if number_of_it % size == place:
-                    if server != rank:
-                        sends[f"gradients to rank {server}"] = count
+                    if server != worker:
+                        sends[f"gradients to rank {members[server]}"] = count
                     if others:
-                        sends[f"values of rank {server} to {named(others)}"] = count
-            found.append(Role("worker" if self.n_groups == 1 else f"worker of group {number}", (), sends))
+                        sends[f"values of rank {members[server]} to {named(others)}"] = count
+            found.append(Role(kinds[number], (), sends))
         for number, (server, names, count) in enumerate(zip(servers, slices, counts, strict=True)):
             talking = [one for group in range(self.n_groups) if (one := group * size + number % size) != server]
-            values = {f"values to rank {one}": count for one in talking}
+            values = {f"values to rank {members[one]}": count for one in talking}
             if self.n_apart:
                 found.append(Role("server", names, values, trains=False))
             else:
@@ -107,7 +155,8 @@ class Served(SharedBatches):
     def start(self, training: Training) -> FrameworkState:
         communicator = communicator_of(self, training)
         need_group(self, training)
-        trains = communicator.rank < self.workers(communicator.size)
-        if communicator.rank not in self.server_ranks(communicator.size):
+        (_, place), one = self.place_of(communicator.rank, communicator.size), self.of_one_server_group()
+        if place not in one.server_ranks(communicator.size // self.n_server_groups):
             return WorkerState(self, training)
+        trains = communicator.rank < self.workers(communicator.size)
         return WorkingServerState(self, training) if trains else ServerState(self, training)
