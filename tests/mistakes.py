@@ -230,6 +230,8 @@ TRAINING = [
     Mistake("net.fit(images)", "there is no array for label", "give it as y"),
     Mistake("net.fit(images, np.eye(3)[kinds])", "'label' has records of shape (3,)", "y.argmax(1)"),
     Mistake("net.fit((image for image in images), kinds)", "'x' is <generator object", "make a list of it: list(...)"),
+    Mistake("net.fit(type('Loader', (), {'__iter__': lambda self: iter(images)})())", "'x' is a Loader, but must be an",
+            "L.IterableData(data=...)"),
     Mistake("net.predict(map(abs, images))", "'x' is <map object", "make a list of it: list(...)"),
     Mistake("net.fit([[[[10**400] * 8] * 8]] * 6, kinds)", "'x': record 0 is 1000", "leave such records out"),
     Mistake("net.fit(images * 1e300, kinds)", "'x': record 0 has a number too large for float32", "x.std(0)"),

@@ -108,11 +108,11 @@ class Inputs:
         given = self._in_one_frame(x) if y is None else None
         if given is None:
             given = {**self._by_name("x", x, self.data), **({} if y is None else self._by_name("y", y, self.targets))}
+        arrays = {name: self._array(name, given[name]) for name in self.data if name in given}
         if missing := [name for name in (*self.data, *self.targets) if name not in given]:
             ask = f"net '{self.net}' reads the Inputs {', '.join((*self.data, *self.targets))}"
             remedy = "give it as y" if missing[0] in self.targets else "give the arrays by name: {name: array}"
             raise DataError(f"{what}: {ask}, but there is no array for {', '.join(missing)}", remedy)
-        arrays = {name: self._array(name, given[name]) for name in self.data}
         arrays |= {name: array_of(name, given[name]) for name in self.targets}  # a target may have any name
         read = {
             name: _read(name, array, self.layers[name], is_label=name in self.labels) for name, array in arrays.items()

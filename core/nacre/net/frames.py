@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DataError, brief, nearest
@@ -83,17 +83,19 @@ def array_of(name: str, given: Any, known: Sequence[str] = ()) -> np.ndarray:
             raise DataError(f"{message} yet", "compute it first: x.collect()") from error
         raise DataError(f"{message}: {error}", "give an array, a list of numbers, or a table of numbers") from error
     if not array.ndim:
-        message = f"'{name}' is {brief(given)}, but must be an array (records, ...)"
+        wanted = "but must be an array (records, ...)"
+        message, kind = f"'{name}' is {brief(given)}, {wanted}", f"'{name}' is a {type(given).__name__}, {wanted}"
         if isinstance(given, str | os.PathLike):
             raise DataError(
                 message,
                 "give a file alone, without y, if it has the labels; or read it into an array; a column is table[name]",
             )
         if hasattr(given, "toarray"):
-            message = f"'{name}' is a {type(given).__name__}, but must be an array (records, ...)"
-            raise DataError(message, "a sparse matrix is made full by x.toarray()")
+            raise DataError(kind, "a sparse matrix is made full by x.toarray()")
         if isinstance(given, bytes) or hasattr(given, "ndim") or not isinstance(given, Iterable):
             raise DataError(message, "read files into an array first; a single record is [x]")
+        if not isinstance(given, Iterator):  # such as a DataLoader
+            raise DataError(kind, "give an array; or let L.IterableData(data=...) feed the net, in place of Inputs")
         raise DataError(message, "make a list of it: list(...)")
     if not len(array):
         raise DataError(f"'{name}': the data have no record")

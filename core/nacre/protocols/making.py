@@ -72,6 +72,10 @@ class LayerWith:
         self.own = {known.name for known in layer.fields()} - {kind}
         self.__doc__ = component.__doc__
 
+    def __repr__(self) -> str:
+        component = self.component.__name__
+        return f"<L.{component}: makes a layer {layer_type(self.layer)} with {self.kind}={component}(...)>"
+
     @property
     def __signature__(self) -> inspect.Signature:
         own, parts = (inspect.signature(cls).parameters.values() for cls in (self.layer, self.component))

@@ -58,6 +58,7 @@ def test_an_input_without_a_name_is_called_input_in_errors() -> None:
 def test_a_neuron_is_a_layer_as_in_net_files() -> None:
     layer = L.ReLU(epsilon=0.5)
     assert (type(layer), type(layer.neuron), layer.unwired) == (ActivationLayer, ReLU, True)
+    assert repr(L.ReLU) == "<L.ReLU: makes a layer Activation with neuron=ReLU(...)>"
 
 
 def test_a_file_has_one_number_for_all_directions() -> None:

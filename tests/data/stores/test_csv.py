@@ -218,7 +218,7 @@ def test_missing_values(tmp_path):
 def test_a_missing_text_is_a_class_of_its_own_where_missing_numbers_are_filled(tmp_path):
     text = "size,colour,label\n1,,a\n,red,b\n3,NA,a\n,blue,b\n"
     said = refused(tmp_path, text)
-    assert said.startswith(": line 2: column 'colour' has no value ('')\n  say fill = NUMBER")
+    assert said.startswith(": line 2: column 'colour' has no value ('')\n  write a value there, or say fill = NUMBER")
     assert said.endswith("a missing text is then a class of its own")
     fields, rows = read(write(tmp_path, text), fill=0)
     assert fields["colour"] == Field((), "int64", ("", "blue", "red"))

@@ -114,7 +114,10 @@ def test_keys_are_lines(tmp_path):
         ('{"a": 1}\n{"a": "x"}\n', ": line 2: 'a' is \"x\", but in line 1 it is 1"),
         ('{"a": 1}\n{"a": true}\n', ": line 2: 'a' is true, but in line 1 it is 1"),
         ('{"a": [1, 2]}\n{"a": [1]}\n', ": line 2: 'a' is [1], but in line 1 it is [1, 2]"),
-        ('{"a": null}\n', ": line 1: 'a' is null, and a missing value cannot be used\n  say fill = NUMBER"),
+        (
+            '{"a": null}\n',
+            ": line 1: 'a' is null, and a missing value cannot be used\n  write a value there, or say fill = NUMBER",
+        ),
         ('{"a": [1, null]}\n', ": line 1: 'a' is [1, null], and a missing"),
         ('{"a": NaN}\n', ": line 1: 'a' is NaN, and a missing"),
         ('{"a": {"b": 1}}\n', ": line 1: 'a' is {\"b\": 1}, which is no number"),

@@ -27,7 +27,7 @@ LONGEST = 1 << 24
 NEWLINE, QUOTE = b'\n"'
 ROWS = 256
 """Records that are parsed at a time."""
-FILL = "say fill = NUMBER, which then stands there"
+FILL = "write a value there, or say fill = NUMBER in the store, which then stands there"
 
 
 class TextFile:
