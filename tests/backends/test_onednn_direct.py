@@ -26,7 +26,7 @@ from nacre_onednn.helper import direct, native, winograd
 from nacre_onednn.helper.direct import TILES, DirectConvolution, packing
 from nacre_onednn.helper.winograd import WinogradConvolution
 from nacre_onednn.kernels.columns import ColumnsConvolution, PanelsConvolution
-from nacre_onednn.kernels.convolution import AS_PRODUCT, BY_WINOGRAD, DIRECTLY, IN_LARGER_TILES
+from nacre_onednn.kernels.convolution import AS_PRODUCT, BY_CHANNELS, BY_WINOGRAD, DIRECTLY, IN_LARGER_TILES
 from nacre_onednn.kernels.products import PANELS
 from nacre_onednn.record import aligned
 
@@ -212,26 +212,56 @@ def test_products_of_windows_agree_with_numpy(
     assert_alike(found, results(layer, random, backend="numpy"))
 
 
+@given(
+    images=st.integers(1, 5),
+    channels=st.integers(2, 3 * native.LANES + 1),
+    axes=st.lists(st.tuples(*(st.integers(*ends) for ends in ((1, 9), (1, 5), (1, 3), (0, 4), (1, 2)))), min_size=1,
+                  max_size=2),
+    layout=st.sampled_from([CHANNELS_LAST, BLOCKED]),
+    bias=st.booleans(),
+    neuron=st.sampled_from(["Identity", "ReLU"]),
+)  # fmt: skip
+def test_filters_of_one_channel_agree_with_numpy(
+    images: int, channels: int, axes: list[tuple[int, ...]], layout: str, **fields: Any
+) -> None:
+    size, kernel, stride, pad, dilation = map(tuple, zip(*axes, strict=True))
+    pad = tuple(min(one, cells - 1) for one, cells in zip(pad, kernel, strict=True))
+    size = tuple(one + 2 * (cells - 1) for one, cells in zip(size, kernel, strict=True))
+    fields |= {"kernel": kernel, "stride": stride, "pad": pad, "dilation": dilation}
+    layer = ConvolutionLayer(name="conv", bottoms="x", tops="y", n_filter=channels, n_group=channels, **fields)
+    random = np.random.default_rng(0).normal(1, size=(images, channels, *size)).astype(np.float32)
+    plan = {"onednn": {"layout": layout, "ways": {"conv": {"forward": BY_CHANNELS}}}}
+    found = results(layer, random, backend="onednn", plan=plan)
+    assert found.pop("plan")["onednn"]["ways"]["conv"]["forward"] == BY_CHANNELS
+    assert_alike(found, results(layer, random, backend="numpy"))
+
+
+@pytest.mark.parametrize(
+    ("way", "fields"),
+    [(PANELS, {"n_filter": 24, "kernel": 1}), (BY_CHANNELS, {"n_filter": 5, "n_group": 5, "kernel": 3, "pad": 1})],
+)
 @pytest.mark.parametrize("phase", ["train", "predict"])
-def test_pixels_in_panels_are_as_many_as_they_like(phase: Phase) -> None:
+def test_ways_with_relu_keep_a_nan_and_see_other_weights(phase: Phase, way: str, fields: dict[str, Any]) -> None:
+    """Also with more windows than those that make a matrix small."""
     layers = [
         InputLayer(name="in", tops="x", shape=(5, 20, 31), batch_size=2),
-        ConvolutionLayer(name="conv", bottoms="x", tops="y", n_filter=24, kernel=1, neuron="ReLU"),
+        ConvolutionLayer(name="conv", bottoms="x", tops="y", neuron="ReLU", **fields),
     ]
     x = np.random.default_rng(0).normal(1, size=(2, 5, 20, 31)).astype(np.float32)
     x[1, 3, 4, 5] = np.nan
-    plan = {"onednn": {"layout": CHANNELS_LAST, "ways": {"conv": {"forward": PANELS}}}}
+    plan = {"onednn": {"layout": CHANNELS_LAST, "ways": {"conv": {"forward": way}}}}
     ours = Net("net", layers, phase=phase, backend="onednn", plan=plan)
     theirs = Net("net", layers, phase=phase, backend="numpy")
     assert ours.plan == plan
-    for factor in (1, -1):  # panels that are kept are made anew when the weights have changed
+    for factor in (1, -1):  # copies of the weights that are kept are made anew when these have changed
         found: list[Any] = []
         for net in (ours, theirs):
             net.parameters["conv/weight"].value = factor * theirs.parameters["conv/weight"].value
             net.write("x", x)
             net.forward()
             found.append(net.blob("y"))
-        assert np.isnan(found[0][1, :, 4, 5]).all() and np.isnan(found[0]).sum() == 24
+        assert np.array_equal(np.isnan(found[0]), np.isnan(found[1]))
+        assert np.isnan(found[0]).sum() == {PANELS: 24, BY_CHANNELS: 9}[way]
         assert_near(found[0], found[1], "y", 1e-5)
 
 

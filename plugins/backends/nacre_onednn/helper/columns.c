@@ -36,9 +36,6 @@ static void lay(const struct operation *op, int64_t start, int64_t stop, int64_t
     }
 }
 
-/* The number of steps of `stride` from `from` that reach 0. */
-INLINE int64_t steps_to(int64_t from, int64_t stride) { return from >= 0 ? 0 : (-from + stride - 1) / stride; }
-
 /* Adds the cells of a row of windows that see a row of pixels: their cell number j sees pixel left + window * right. */
 INLINE void add_row(const struct columns *c, const float *from, float *to, const int64_t channels) {
     const int64_t apart = c->rows * c->columns * c->channels;

@@ -86,6 +86,16 @@ class Sizes:
         }
 
     @property
+    def of_windows(self) -> dict[str, int]:
+        """The sizes that `columns` and `depthwise` of operations.h have in common."""
+        down, across = self.axes
+        sizes = self.numbers
+        del sizes["filters"]
+        steps = {"down": down.stride, "right": across.stride}
+        dilation = {"row_step": down.dilation, "column_step": across.dilation}
+        return {**sizes, "rows": down.kernel, "columns": across.kernel, **steps, **dilation}
+
+    @property
     def back(self) -> Sizes:
         """The sizes of the convolution that turns the gradient of the top into that of the bottom; the stride is 1."""
         return Sizes(self.images, self.filters, self.channels, self.deep.back, tuple(axis.back for axis in self.axes))

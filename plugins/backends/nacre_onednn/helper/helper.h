@@ -41,6 +41,7 @@ struct operation {
         struct small_batch small_batch;
         struct product product;
         struct product_panels product_panels;
+        struct depthwise depthwise;
         struct recurrent_marks recurrent_marks;
         struct recurrent_clear recurrent_clear;
         struct recurrent_bias recurrent_bias;
@@ -96,6 +97,9 @@ void run_shared(const struct machine *machine, const struct operation *op);
 static inline int64_t smaller(int64_t one, int64_t other) { return one < other ? one : other; }
 static inline int64_t larger(int64_t one, int64_t other) { return one > other ? one : other; }
 
+/* The number of steps of `stride` from `from` that reach 0. */
+static inline int64_t steps_to(int64_t from, int64_t stride) { return from >= 0 ? 0 : (-from + stride - 1) / stride; }
+
 /* What run.c calls, by the name of the kind. */
 typedef void run_t(const struct machine *machine, const struct operation *op);
 
@@ -123,6 +127,7 @@ run_t run_recurrent_weights, run_recurrent, run_recurrent_gradient; /* recurrent
 run_t run_direct, run_direct_weights, run_direct_filters;         /* direct.c */
 run_t run_winograd, run_winograd_weights, run_winograd_filters;   /* winograd.c */
 run_t run_product, run_product_panels;                            /* product.c */
+run_t run_depthwise;                                              /* depthwise.c */
 
 /* With AVX-512 only: */
 run_t run_pack;                                                   /* pack.c */

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 27 };
+enum { HELPER_VERSION = 28 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -22,7 +22,7 @@ enum kind {
     POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM, FOLD, COLUMNS, COLUMNS_SUM,
     NORM, NORM_GRADIENT, EMBEDDING, EMBEDDING_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
     SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
-    PRODUCT, PRODUCT_PANELS,
+    PRODUCT, PRODUCT_PANELS, DEPTHWISE,
     SHARED, RECURRENT_MARKS, RECURRENT_CLEAR, RECURRENT_BIAS, RECURRENT_WEIGHTS, RECURRENT, RECURRENT_GRADIENT
 };
 
@@ -359,6 +359,14 @@ struct product_panels {
     const float *b;
     float *panels;
     int64_t inner, columns, apart, turned;
+};
+
+/* Images with their channels last, each of which has a filter of its own: w is (rows, columns, channels). See depthwise.c. */
+struct depthwise {
+    const float *x, *w, *bias;
+    float *y;
+    int64_t images, channels, height, width, rows, columns, out_height, out_width;
+    int64_t down, right, above, beside, row_step, column_step, relu; /* stride, padding and dilation */
 };
 
 /* ... and these AVX-512. */

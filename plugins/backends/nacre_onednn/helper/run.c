@@ -55,6 +55,7 @@ static int run(const struct machine *machine, const struct operation *op) {
     case DIRECT_WEIGHTS: run_direct_weights(machine, op); return 0;
     case DIRECT_FILTERS: run_direct_filters(machine, op); return 0;
     case PRODUCT: run_product(machine, op); return 0;
+    case DEPTHWISE: run_depthwise(machine, op); return 0;
     case PRODUCT_PANELS: run_product_panels(machine, op); return 0;
     case WINOGRAD: run_winograd(machine, op); return 0;
     case WINOGRAD_WEIGHTS: run_winograd_weights(machine, op); return 0;

@@ -72,7 +72,7 @@ class ColumnsConvolution(DirectConvolution):
         matrix = plain(self.windows, inside)
         if not self.of_pixels:
             buffers = {"x": (source, outer.bytes), "matrix": ("windows", matrix.bytes)}
-            before, source = [*before, HelperCall(buffers, "columns", self._sizes)], "windows"
+            before, source = [*before, HelperCall(buffers, "columns", s.of_windows)], "windows"
         turned = strided((inside, s.filters), (1, inside))
         (result, _), after = out_of(*y, describe(y[1].shape, CHANNELS_LAST))
         product = self._product((source, matrix), turned, (result, plain(self.windows, s.filters)), bias)
@@ -90,7 +90,7 @@ class ColumnsConvolution(DirectConvolution):
             "y": (result, bottom.bytes),
         }
         product = self._product((source, top), plain(s.filters, inside), ("windows", matrix), "")
-        return [*before, *product, HelperCall(buffers, "columns_sum", self._sizes), *after]
+        return [*before, *product, HelperCall(buffers, "columns_sum", s.of_windows), *after]
 
     def _product(self, source: Buffer, turned: Desc, result: Buffer, bias: str) -> list[Call]:
         """Return the calls of a product with the filters, read as a matrix that lies as `turned`, and a bias behind."""
@@ -119,15 +119,6 @@ class ColumnsConvolution(DirectConvolution):
         for one in calls:
             one.once = self.keeps
         return calls, (name, inner)
-
-    @property
-    def _sizes(self) -> dict[str, int]:
-        down, across = self.sizes.axes
-        sizes = self.sizes.numbers
-        del sizes["filters"]
-        steps = {"down": down.stride, "right": across.stride}
-        dilation = {"row_step": down.dilation, "column_step": across.dilation}
-        return {**sizes, "rows": down.kernel, "columns": across.kernel, **steps, **dilation}
 
 
 class PanelsConvolution(ColumnsConvolution):

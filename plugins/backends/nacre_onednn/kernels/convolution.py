@@ -30,6 +30,7 @@ from ..dnnl.primitives import (
     out_of,
     plain,
 )
+from ..helper.depthwise import DepthwiseConvolution
 from ..helper.direct import DirectConvolution
 from ..helper.winograd import WinogradConvolution
 from ..record import Copies
@@ -43,7 +44,7 @@ AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bot
 fastest for oneDNN."""
 
 
-DIRECTLY, AS_PRODUCT = "in lanes", "as a product"
+DIRECTLY, AS_PRODUCT, BY_CHANNELS = "in lanes", "as a product", "channel by channel"
 BY_WINOGRAD, IN_LARGER_TILES = "by Winograd", "by Winograd, in larger tiles"
 """Ways of the helper, by the names that saved plans have for them."""
 
@@ -151,7 +152,12 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             way: WinogradConvolution(self.geometry, relu=relu, keeps=self.keeps, large=large, narrow=narrow)
             for way, large in ((IN_LARGER_TILES, True), (BY_WINOGRAD, False))
         }
-        of_floats = {DIRECTLY: DirectConvolution, AS_PRODUCT: ColumnsConvolution, PANELS: PanelsConvolution}
+        of_floats = {
+            DIRECTLY: DirectConvolution,
+            AS_PRODUCT: ColumnsConvolution,
+            PANELS: PanelsConvolution,
+            BY_CHANNELS: DepthwiseConvolution,
+        }
         exact = {} if narrow else of_floats
         return ours | {way: kind(self.geometry, relu=relu, keeps=self.keeps) for way, kind in exact.items()}
 

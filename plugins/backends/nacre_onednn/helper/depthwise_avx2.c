@@ -1,0 +1,10 @@
+#include "helper.h"
+
+#if defined(__x86_64__)
+
+#define BITS 256
+#include "depthwise_loops.h"
+
+const work_t depthwise_on_avx2 = rows;
+
+#endif
