@@ -60,23 +60,13 @@ def sort(graph: Graph, layers: Iterable[Layer] = (), phase: str = "") -> Graph:
             if node.in_place:
                 before[index] |= {latest[bottom]} - {index}
                 latest[bottom] = index
-    behind: list[list[int]] = [[] for _ in nodes]
     for index, node in enumerate(nodes):
         if not node.in_place:
             before[index] = {latest[bottom] for bottom in node.bottoms}
-        for one in before[index]:
-            behind[one].append(index)
-    waits = [len(some) for some in before]
-    order: list[int] = []
-    ready = [index for index, count in enumerate(waits) if count == 0]  # in order, so a heap
-    while ready:
-        order.append(index := heappop(ready))
-        for one in behind[index]:
-            waits[one] -= 1
-            if waits[one] == 0:
-                heappush(ready, one)
+    order = sorted_by(before)
     if len(order) < len(nodes):
-        stuck = [node for node, count in zip(nodes, waits, strict=True) if count]
+        sorted_ones = {*order}
+        stuck = [node for index, node in enumerate(nodes) if index not in sorted_ones]
         names = ", ".join(f"'{node.name}'" for node in stuck)
         wanted = next((f'"{node.layer.needs_algorithm}"' for node in stuck if node.layer.needs_algorithm), "")
         raise TopologyError(
@@ -84,6 +74,27 @@ def sort(graph: Graph, layers: Iterable[Layer] = (), phase: str = "") -> Graph:
             f"write algorithm = {wanted} in [solver], or Net(..., algorithm={wanted})" if wanted else "",
         )
     return graph.with_nodes(nodes[index] for index in order)
+
+
+def sorted_by(before: Sequence[Collection[int]]) -> list[int]:
+    """Return the numbers below `len(before)`, each behind those that are before it, and else as they are.
+
+    Those of a cycle are left out, and those behind it.
+    """
+    behind: list[list[int]] = [[] for _ in before]
+    for number, some in enumerate(before):
+        for one in some:
+            behind[one].append(number)
+    waits = [len(some) for some in before]
+    order: list[int] = []
+    ready = [number for number, count in enumerate(waits) if not count]  # in order, so a heap
+    while ready:
+        order.append(number := heappop(ready))
+        for one in behind[number]:
+            waits[one] -= 1
+            if not waits[one]:
+                heappush(ready, one)
+    return order
 
 
 def _missing(reader: str, blob: str, known: Collection[str], layers: Iterable[Layer], phase: str) -> TopologyError:

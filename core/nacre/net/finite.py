@@ -181,14 +181,7 @@ def first_bad_array(memory: Memory, arrays: Iterable[tuple[str, Array]]) -> str:
 
 def _array(memory: Memory, op: Op, value: Value) -> Array:
     """Return a blob's present content as a plain array."""
-    space = op.space(value)
-    if value.pinned:
-        return memory.array(value, plain_space(memory.main))
-    if space[0] != "own":
-        return memory.array(value, space)
-    array = op.backend.empty(value.shape, value.dtype)
-    op.backend.unpack(memory.own(value, space), array)
-    return array
+    return memory.array(value, plain_space(memory.main)) if value.pinned else _now(memory, op, value)
 
 
 def _first_bad(memory: Memory, ops: Iterable[Op]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from heapq import heappop, heappush
 from html import escape
 from numbers import Integral
 from typing import Any, ClassVar, cast
@@ -19,7 +18,7 @@ from ..errors import ConfigError, brief
 from ..fields.component import Component
 from ..fields.tables import type_name
 from ..graph.partition import Bridge
-from ..graph.wiring import Wiring
+from ..graph.wiring import Wiring, sorted_by
 from ..protocols.graph import Node
 from ..protocols.layer import Layer, is_identity
 from ..text import align, listed, screen_width, short, size, with_containers
@@ -274,7 +273,11 @@ def of_ranks(summaries: Sequence[NetSummary], bridges: Iterable[Bridge]) -> NetS
             place[_on_rank(name, rank)] for name, rank in zip(bridge.layers, (bridge.start, bridge.end), strict=True)
         ]
         blobs.append(BlobSummary(bridge.blob, bridge.shape, ends[0], (ends[1],), bridge=True))
-    order = _order([(blob.producer, consumer) for blob in blobs for consumer in blob.consumers], len(layers))
+    producers: list[set[int]] = [set() for _ in layers]
+    for blob in blobs:
+        for consumer in blob.consumers:
+            producers[consumer].add(blob.producer)
+    order = sorted_by(producers)
     place_of = {index: number for number, index in enumerate(order)}
     blobs = [
         replace(blob, producer=place_of[blob.producer], consumers=tuple(place_of[one] for one in blob.consumers))
@@ -292,24 +295,6 @@ def of_ranks(summaries: Sequence[NetSummary], bridges: Iterable[Bridge]) -> NetS
         copies=sum(one.copies for one in summaries),
         copied_for=tuple(dict.fromkeys(name for one in summaries for name in one.copied_for)),
     )
-
-
-def _order(arrows: Iterable[tuple[int, int]], count: int) -> list[int]:
-    """Return numbers in an order in which each stands behind those from which arrows lead to it, else as they are."""
-    behind: list[list[int]] = [[] for _ in range(count)]
-    waits = [0] * count
-    for start, end in arrows:
-        behind[start].append(end)
-        waits[end] += 1
-    ready = [index for index in range(count) if not waits[index]]
-    order: list[int] = []
-    while ready:
-        order.append(index := heappop(ready))
-        for one in behind[index]:
-            waits[one] -= 1
-            if not waits[one]:
-                heappush(ready, one)
-    return order
 
 
 def _on_rank(name: str, rank: int) -> str:

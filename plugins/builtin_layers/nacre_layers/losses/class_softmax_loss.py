@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ from nacre import Array, ClassCount, ConfigError, LayerState, Names, Parameter, 
 
 from ..elementwise.softmax import log_softmax_with
 from ..fields import Weighted
-from ..metrics.perplexity import LIKELIHOOD, Likelihood
+from ..metrics.perplexity import LIKELIHOOD, CountsLikelihood
 from .base import Loss, Normalizer, divided_by, divisor
 from .classes import whole_numbers
 
@@ -85,7 +85,7 @@ def class_starts(counts: Sequence[float] | np.ndarray, n_class: int) -> tuple[in
     return tuple(starts)
 
 
-class ClassSoftmaxLossState(LayerState, of=ClassSoftmaxLossLayer, reads=""):
+class ClassSoftmaxLossState(CountsLikelihood, LayerState, of=ClassSoftmaxLossLayer, reads=""):
     """`ClassSoftmaxLossLayer` on any backend.
 
     The labels that count are sorted by class, `counted`. In this order `x` are their features, and `all_class_log` and
@@ -232,15 +232,3 @@ class ClassSoftmaxLossState(LayerState, of=ClassSoftmaxLossLayer, reads=""):
         if self.layer.bias and (gradient := self.parameters[index + 2].gradient) is not None:
             xp.sum(slope, axis=0, out=gradient[labels])
         xp.matmul(slope, weight.blob[labels], out=dx)
-
-    def dump_statistics(self) -> dict[str, float]:
-        return self.likelihood.statistics()
-
-    def reset_statistics(self) -> None:
-        self.likelihood = Likelihood()
-
-    def collected(self) -> dict[str, float]:
-        return self.likelihood.collected()
-
-    def join(self, other: Mapping[str, Any]) -> None:
-        self.likelihood.add(float(other["total"]), int(other["count"]))

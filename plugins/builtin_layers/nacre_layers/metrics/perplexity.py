@@ -60,7 +60,25 @@ class Likelihood:
         return {"perplexity": perplexity, "bits": mean / log(2), "records": float(self.count)}
 
 
-class PerplexityState(LayerState, of=PerplexityLayer, reads=""):
+class CountsLikelihood:
+    """The statistics of a state that adds to its `likelihood`."""
+
+    likelihood: Likelihood
+
+    def dump_statistics(self) -> dict[str, float]:
+        return self.likelihood.statistics()
+
+    def reset_statistics(self) -> None:
+        self.likelihood = Likelihood()
+
+    def collected(self) -> dict[str, float]:
+        return self.likelihood.collected()
+
+    def join(self, other: Mapping[str, Any]) -> None:
+        self.likelihood.add(float(other["total"]), int(other["count"]))
+
+
+class PerplexityState(CountsLikelihood, LayerState, of=PerplexityLayer, reads=""):
     """`PerplexityLayer` on any backend."""
 
     def __init__(self, layer: PerplexityLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -85,15 +103,3 @@ class PerplexityState(LayerState, of=PerplexityLayer, reads=""):
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         """Do nothing: a statistic has no gradient."""
-
-    def dump_statistics(self) -> dict[str, float]:
-        return self.likelihood.statistics()
-
-    def reset_statistics(self) -> None:
-        self.likelihood = Likelihood()
-
-    def collected(self) -> dict[str, float]:
-        return self.likelihood.collected()
-
-    def join(self, other: Mapping[str, Any]) -> None:
-        self.likelihood.add(float(other["total"]), int(other["count"]))

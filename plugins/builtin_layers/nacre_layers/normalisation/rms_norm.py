@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from math import prod
-from typing import Annotated, Any
+from typing import Annotated
 
 from nacre import Identity, Names, Neuron, exactly, non_zero, positive
 
-from ..axes import axis_of
 from ..fields import ScaleFields
-from .base import NormalisingState, Standard
+from .base import Standard
+from .layer_norm import LayerNormState
 
 
 class RMSNormLayer(ScaleFields, has_param=True, has_neuron=True, can_do_bp=True):
@@ -35,18 +34,10 @@ class RMSNormLayer(ScaleFields, has_param=True, has_neuron=True, can_do_bp=True)
     neuron: Annotated[Neuron, "activation function of the top"] = Identity()
 
 
-class RMSNormState(NormalisingState, of=RMSNormLayer, reads="", capturable=True):
-    """`RMSNormLayer` on any backend; arrays are read as (1, before the axis, from it on)."""
+class RMSNormState(LayerNormState, of=RMSNormLayer, reads="", capturable=True):
+    """`RMSNormLayer` on any backend: a LayerNorm without means and a bias."""
 
     learns = ("scale",)
-
-    def __init__(self, layer: RMSNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
-        super().__init__(layer, backend, inputs, diffs)
-        shape: tuple[int, ...] = inputs[0].shape
-        axis = axis_of(layer, shape)
-        self.shape = (1, prod(shape[:axis]), prod(shape[axis:]))
-        self.wide = (*self.shape[1:], 1)
-        self.declare(inputs, shape[axis:])
 
     def standard_of(self, shape: tuple[int, int, int]) -> Standard:
         return Standard(self.backend, shape, self.layer.epsilon, centred=False)
