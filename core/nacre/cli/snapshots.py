@@ -47,13 +47,13 @@ def load_snapshot(path: str | Path, file: NetFile | None = None) -> Snapshot:
     Raises:
         SnapshotError: it cannot be read.
     """
-    from ..config.netfile import pinned
+    from ..discovery.registry import following
     from ..errors import SnapshotError
     from ..snapshots.folder import load_snapshot, meant
 
     place = file.snapshot_place() if file is not None else None
     try:
-        with pinned(file.pins if file is not None else {}):
+        with following(file.pins if file is not None else {}):
             return load_snapshot(meant(path, place), place[1] if place else "", warn)
     except SnapshotError as error:
         unmade = file.unmade() if file is not None else []

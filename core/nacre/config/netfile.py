@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..arguments import how_to_call, path_of, paths_of, texts_of
 from ..discovery.blame import blaming
 from ..discovery.pins import PIN, check_pins
-from ..discovery.registry import registry
+from ..discovery.registry import following, registry
 from ..discovery.requirements import parse_requirements
 from ..discovery.settings import held_settings, settings
 from ..discovery.typos import typos
@@ -117,7 +117,7 @@ class NetFile:
         backend = options.pop("backend", None)
         named = bool(backend) or "backend" in self.table
         chosen: dict[str, Any] = {key: value for key, value in self.table.items() if key in FILE_OPTIONS}
-        with pinned(self.pins, self.kernels):
+        with following(self.pins, self.kernels):
             if not isinstance(backend, Backend):
                 backend = open_backend(self.backend(backend))
             chosen |= {"backend": backend, "phase": phase, "pins": self.pins, "kernels": self.kernels}
@@ -196,7 +196,7 @@ class NetFile:
         from ..snapshots.folder import load_snapshot, meant
 
         place = self.snapshot_place()
-        with pinned(self.pins):
+        with following(self.pins):
             return load_snapshot(meant(os.fspath(path_of(path)), place), place[1] if place else "")
 
     def snapshot_place(self) -> tuple[str, str] | None:
@@ -227,7 +227,7 @@ class NetFile:
     def building(self) -> Generator[None]:
         """Make layers and components as those of this file, in the block."""
         here = based_on(self.folder), _may_write(self.permission), _named(self.path)
-        with pinned(self.pins, self.kernels), here[0], here[1], here[2], blaming():
+        with following(self.pins, self.kernels), here[0], here[1], here[2], blaming():
             yield
 
 
@@ -380,7 +380,7 @@ def _text(
     tail: Table,
     arrays: list[Any] | None = None,
 ) -> str:
-    with pinned(pins):  # a name means here what it will mean there
+    with following(pins):  # a name means here what it will mean there
         tables = [file_table(layer, base.absolute(), (), arrays) for layer in layers]
     if require := requirements(plugins.get("require", ()), parts):
         plugins = {**plugins, "require": require}
@@ -388,21 +388,6 @@ def _text(
 
 
 # Making objects from tables
-
-
-@contextmanager
-def pinned(pins: Mapping[str, str], kernels: Sequence[str] = ()) -> Generator[None]:
-    """Use these pins, and enable these distributions' kernels, in the block.
-
-    Components in fields and backends are opened without arguments for pins.
-    """
-    here = registry()
-    before = here.pins, here.kernels
-    here.pins, here.kernels = {**here.pins, **pins}, (*here.kernels, *kernels)
-    try:
-        yield
-    finally:
-        here.pins, here.kernels = before
 
 
 @contextmanager

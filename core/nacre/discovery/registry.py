@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
@@ -146,20 +147,21 @@ class Registry:
     def pinned(self, keys: Iterable[str], pins: Mapping[str, str] | None = None) -> str:
         """Return the distribution to which the first pinned key of `keys` is pinned, or "".
 
-        `pins` come before `self.pins`, and these before those of `nacre.toml`.
+        `pins` come before those of a `following` block, these before `self.pins`, and these before those of
+        `nacre.toml`.
         """
         settled = settings().pins if self._follows_settings else {}
-        merged = {**settled, **self.pins, **(pins or {})}
+        merged = {**settled, **self.pins, **_followed.get()[0], **(pins or {})}
         return normalised(next((merged[key] for key in keys if key in merged), ""))
 
     def is_enabled(self, offer: Offer, kernels: Collection[str] = ()) -> bool:
         """Return whether an offer may be used although nobody named it.
 
         It may if it is nacre's own, if it was registered or loaded from a file in this process, or if its distribution
-        is among `kernels`, `self.kernels`, or those of `nacre.toml`.
+        is among `kernels`, `self.kernels`, those of a `following` block, or those of `nacre.toml`.
         """
         settled = settings().kernels if self._follows_settings else ()
-        enabled = {normalised(name) for name in (*settled, *self.kernels, *kernels)}
+        enabled = {normalised(name) for name in (*settled, *self.kernels, *_followed.get()[1], *kernels)}
         return offer.distribution in {FIRST_PARTY, *self._by_hand, *enabled}
 
     def open(self, kind: str, name: str, pins: Mapping[str, str] | None = None) -> Any:
@@ -499,6 +501,23 @@ def _in_module(offer: Offer, called: str, module: ModuleType) -> Offer:
     own = f"{called}:"
     target = offer.target
     return replace(offer, target=f"{module.__name__}:{target[len(own) :]}") if target.startswith(own) else offer
+
+
+_followed: ContextVar[tuple[Mapping[str, str], tuple[str, ...]]] = ContextVar("_followed", default=({}, ()))
+
+
+@contextmanager
+def following(pins: Mapping[str, str], kernels: Sequence[str] = ()) -> Generator[None]:
+    """Follow these pins, and use these distributions' kernels, in the block: those of a net file.
+
+    Components in fields and backends are opened without arguments for pins.
+    """
+    before = _followed.get()
+    token = _followed.set(({**before[0], **pins}, (*before[1], *kernels)))
+    try:
+        yield
+    finally:
+        _followed.reset(token)
 
 
 _registry: Registry | None = None

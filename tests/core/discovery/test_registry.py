@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 
 import importlib_metadata
 import pluggy  # noqa: F401 - imported before sys.path is cut down to the made-up distributions
@@ -19,7 +20,7 @@ import nacre.hooks
 from nacre import __version__
 from nacre.discovery.kernels import Choice
 from nacre.discovery.offers import API, Problem
-from nacre.discovery.registry import Registry
+from nacre.discovery.registry import Registry, following
 from nacre.discovery.requirements import parse_requirements
 from nacre.errors import PluginError, RegistryError
 from nacre.testing.plugin import FakeDistribution
@@ -344,6 +345,34 @@ def test_a_pin_settles_it_and_the_argument_wins(two: None) -> None:
     assert registry.open("layer", "acme:Swirl").__module__ == "acme_swirl"
     with pytest.raises(RegistryError, match="pinned to 'acme', which offers no such layer"):
         registry.open("layer", "Only", pins={"layer:Only": "acme"})
+
+
+def test_threads_follow_their_own_net_files() -> None:
+    """Two blocks in which a net file is followed may overlap, and end in any order."""
+    registry = Registry(discover=False)
+    first_in, second_in, first_out = (Event() for _ in range(3))
+    found: list[str] = []
+
+    def first() -> None:
+        with following({"layer:Swirl": "acme"}):
+            first_in.set()
+            second_in.wait()
+        first_out.set()
+
+    def second() -> None:
+        first_in.wait()
+        with following({"layer:Fade": "beta"}):
+            second_in.set()
+            first_out.wait()
+            found.extend(registry.pinned([key]) for key in ("layer:Swirl", "layer:Fade"))
+
+    threads = [Thread(target=one) for one in (first, second)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert found == ["", "beta"]
+    assert not registry.pinned(["layer:Swirl", "layer:Fade"])
 
 
 def test_an_unknown_name_tells_the_nearest_and_what_failed(six: dict[str, Path]) -> None:
