@@ -25,7 +25,7 @@ class Words(Naming):
     It is for a top of texts, such as a column of a table; a record becomes (length) whole numbers, int64, for an
     `Embedding`, whose `input_dim` may be the name of the top. Words are letters, digits and low lines that follow each
     other, also with an apostrophe between them; every other sign but a blank is a word by itself. A text of fewer words
-    is filled up with 0 at its end, and the words behind `length` are left out.
+    is filled up with 0 at its end, and the words after `length` are left out.
 
     The vocabulary are 0, which is no word, then the words of the training data, the most frequent first, those of one
     frequency in the order of code points, and last "<unk>", which stands for all others. With `most`, all words but the

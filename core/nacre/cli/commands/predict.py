@@ -78,7 +78,7 @@ def _shape(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]
     show_default=True,
     help="Divide all numbers by this; those of pictures are 0 to 255.",
 )
-@click.option("--unit", default="", help="Unit of the numbers of a regression, such as EUR, to print behind them.")
+@click.option("--unit", default="", help="Unit of the numbers of a regression, such as EUR, to print after them.")
 @click.option("--stdin", is_flag=True, help="With --json: read a record from each line, and answer with a line.")
 @net_options
 def command(

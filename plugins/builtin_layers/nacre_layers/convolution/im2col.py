@@ -25,7 +25,7 @@ from .geometry import fit, slide
 class Im2colLayer(Layer, can_do_bp=True):
     """y[n, (c, cell), window] = x[n, c, stride · window + dilation · cell - pad]: what a filter sees, as channels.
 
-    Bottoms are (images, channels, rows, columns), with any number of axes behind the channels; outside the image is 0.
+    Bottoms are (images, channels, rows, columns), with any number of axes after the channels; outside the image is 0.
     Tops are (images, channels · cells of the kernel, *windows), with floor((length + 2 pad - dilation (kernel - 1) - 1)
     / stride) + 1 windows along an axis; a convolution of 1 × 1 on them is one of this kernel on the bottoms. `kernel`,
     `stride`, `pad` and `dilation` are one number for all directions, or one for each, in pixels. One top for each

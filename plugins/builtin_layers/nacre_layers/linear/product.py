@@ -41,7 +41,7 @@ class ProductState(LayerState, reads="inputs"):
         if axis < (self.axis != 0) or axis > max(1, len(shape) - 1):
             raise ConfigError(
                 f"{self.layer.name}: axis={self.axis}, but bottom '{name}' of shape {tuple(shape)} has only the axes "
-                f"1 to {len(shape) - 1} behind the batch"
+                f"1 to {len(shape) - 1} after the batch"
             )
         return axis
 

@@ -24,7 +24,7 @@ class RankingLayer(Layer, is_sink=True):
     axis: Annotated[int, non_zero, "axis of the classes"] = 1
     threshold: Annotated[float, finite, "labels of the scores' shape are true if they are above it"] = 0.5
     ignore_label: Annotated[int | None, "class numbers of this value are ignored"] = None
-    per_class: Annotated[bool, "report the statistic of each class too, with `_0`, `_1`, ... behind its name"] = False
+    per_class: Annotated[bool, "report the statistic of each class too, with `_0`, `_1`, ... after its name"] = False
 
 
 class RankingState(CollectingState):

@@ -13,7 +13,7 @@ class TransposeLayer(Layer, can_do_bp=True):
 
     Axis i of the top is axis `axes[i - 1]` of the bottom: y[n, i, j, k] = x[n, k, i, j] for axes = [2, 3, 1], which
     makes (images, rows, columns, channels) of (images, channels, rows, columns). Axes are counted from 1, the first
-    after the batch, or from behind: -1 is the last. One top for each bottom, of its type. As NumPy's `transpose` and
+    after the batch, or from the end: -1 is the last. One top for each bottom, of its type. As NumPy's `transpose` and
     PyTorch's `permute`, except that the batch stays where it is.
 
     Example:

@@ -21,7 +21,7 @@ class Example(PackedCodec):
     """TensorFlow's `tf.train.Example`: lists of numbers by name, as float32 or int64; a list of one is a single number.
 
     Bytes that are a picture are for the codec `Picture`; others are numbers from 0 to 255, as many as a record has.
-    Lists of several texts, and empty ones, are left away. A "/" in a name becomes ".".
+    Lists of several texts, and empty ones, are left out. A "/" in a name becomes ".".
     """
 
     def unpack(self, data: bytes) -> Values:

@@ -164,7 +164,7 @@ class LMDBWriter(Writer):
 class LMDBAppender(LMDBWriter):
     """A database that is continued, or begun, in its place: what was flushed survives a crash.
 
-    `close(commit=False)` leaves away what was not flushed.
+    `close(commit=False)` leaves out what was not flushed.
     """
 
     def __init__(self, store: LMDB, path: Path, packing: Packing) -> None:
