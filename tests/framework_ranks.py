@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from many_ranks import NETS
+from many_ranks import NETS, sources
 from nacre import Communicator, ConfigError, Framework, Net, Solver, Training
 from nacre.cli.training import train as train_file
 from nacre.config import load
@@ -128,6 +129,22 @@ def closed(communicator: Communicator, path: str, sets: list[str]) -> list[bool]
     finally:
         ranks.split = plain
     return [one._closed for one in made]
+
+
+def validate_unevenly(communicator: Communicator | None, given: Any) -> dict[str, float]:
+    """Validate on the source that feeds the training, in batches that workers may divide unevenly."""
+    both = replace(sources((9,), 7)[0], name="both", exclude=[], shuffle=False)
+    layers: list[Any] = [both, *NETS["mlp"]()[2:]]
+    framework = make_component(Framework, given)
+    options: dict[str, Any] = {}
+    if communicator is not None:
+        layers = framework.layers(layers, communicator)
+        options = {"communicator": communicator, "group": framework.group(communicator)}
+    net = Net("both", layers, backend=own_backend("numpy"), **OPTIONS, **options)
+    with Solver("SGD", framework=framework).start(net), net.derive("validation") as validation:
+        found = {"loss": validation.forward_epoch(), "records": validation.statistics()["accuracy"]["records"]}
+    net.shutdown()
+    return found
 
 
 def poison(communicator: Communicator, framework: Any, rank: int) -> None:

@@ -138,6 +138,7 @@ NETS = {
     "mlp": mlp,
     "lenet": lenet,
     "normal": normal,
+    "uneven normal": lambda: [*sources((9,), 11), *normal()[2:]],
     "synchronous": synchronous,
 }
 

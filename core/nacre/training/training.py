@@ -411,7 +411,10 @@ class Training:
         return self.net.epoch if self.framework is None else self.framework.epoch
 
     def come_together(self) -> None:
-        """Let all ranks have the same parameters, and the mean of their losses; collective."""
+        """Let all ranks have the same parameters, and the mean of their losses; collective.
+
+        Who calls `step`, and not `run`, calls this on all ranks before the pass of another net, such as a validation.
+        """
         communicator, framework = self.net.communicator, self.framework
         if self._together or communicator is None or framework is None:
             return
@@ -593,6 +596,7 @@ class Training:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None and self.framework is not None:
+            self.come_together()
             self.framework.close()
         self.shutdown()
 
@@ -708,6 +712,7 @@ class Training:
         from ..snapshots.folder import snapshot_of
 
         snapshot = snapshot_of(snapshot)
+        self.come_together()  # nobody waits any more for what another has to do in an iteration that is given up
         for warning in restore(self.members(), snapshot, reset_solver=reset_solver):
             self.warn(warning)
         self.iteration = self.resumed_from = snapshot.iteration

@@ -42,14 +42,13 @@ class SharedBatches(Framework):
     def _divided(self, layer: Layer, rank: int, workers: int, ranks: int) -> Layer:
         count = ranks if "train" in layer.exclude else workers
         who = "ranks" if count == ranks else "workers"
-        return divided(layer, min(rank, count - 1), count, type(self).__name__, uneven=self.uneven, who=who)
+        return divided(layer, rank, count, uneven=self.uneven, who=who)
 
 
 def divided(
     layer: Layer,
     rank: int,
     ranks: int,
-    framework: str = "AllReduce",
     *,
     uneven: bool = True,
     trains: bool | None = None,
@@ -60,6 +59,7 @@ def divided(
     Where parts of training batches may not be `uneven`, those that cannot be divided evenly are refused. Outside of
     training a batch may have fewer rows than there are ranks: then some have none, and feed one that does not count.
     `trains` says whether training batches come from it, if its own phases do not: those of a source made of it.
+    A rank that is not among so many reads what the last one reads; of batches that are divided unevenly it has no row.
 
     Raises:
         ConfigError: a batch of the training cannot be divided.
@@ -70,7 +70,7 @@ def divided(
     for field in type(layer).fields():
         if field.takes(Layers):
             how: dict[str, Any] = {"uneven": uneven, "trains": trains, "who": who}
-            inside = [divided(one, rank, ranks, framework, **how) for one in getattr(layer, field.name)]
+            inside = [divided(one, rank, ranks, **how) for one in getattr(layer, field.name)]
             fields[field.name] = inside
             part = next((found for one in inside if (found := one.batch_part) is not None), part)
     sizes = getattr(layer, "batch_size", None)
@@ -84,12 +84,13 @@ def divided(
                 right = f"{ranks} or more" if uneven and not mixed else f"a multiple of {ranks}"
                 raise ConfigError(
                     f"{layer.name}: batch_size={sizes} cannot be divided among {ranks} {who}",
-                    f"use {right}; or let it be that of each rank: framework = "
-                    f'{{ type = "{framework}", batch = "each" }} in [solver]',
+                    f'use {right}; or let it be that of each rank: batch = "each" in [cluster], or in the framework of '
+                    "[solver]",
                 )
-            bounds = [part_of(size, rank, ranks) for size in every]
+            place = min(rank, ranks - 1)
+            bounds = [part_of(size, place, ranks) if rank < ranks or not size % ranks else (0, 0) for size in every]
             parts = [max(stop - start, 1) for start, stop in bounds]
-            part = Part(0, rank, ranks, every[0], *bounds[0])
+            part = Part(0, place, ranks, every[0], *bounds[0])
         fields["batch_size"] = parts if isinstance(sizes, Sequence) else parts[0]
     if not fields:
         return layer

@@ -69,8 +69,8 @@ class Cluster(Framework):
     def _problem(self) -> str:
         if self.nserver_groups > 1 and self.nworker_groups % self.nserver_groups:
             return f"nworker_groups={self.nworker_groups} cannot be divided among nserver_groups={self.nserver_groups}"
-        several = self.nworker_groups > 1 and (self.nworkers_per_group > 1 or self.nserver_groups > 1)
-        if several and not self.server_worker_separate and self.nservers_per_group > self.nworkers_per_group:
+        working = self.nworker_groups > 1 and not self.server_worker_separate
+        if working and self.nservers_per_group > self.nworkers_per_group:
             return (
                 f"nservers_per_group={self.nservers_per_group}, but servers that are workers, too, are in the first "
                 f"group that they serve, which has nworkers_per_group={self.nworkers_per_group}"

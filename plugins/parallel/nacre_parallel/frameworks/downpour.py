@@ -26,10 +26,10 @@ class Downpour(Served):
     `staleness` says.
 
     Several groups of servers have parameters of their own, which their part of the groups of workers trains. After
-    every `sync_freq` iterations a group of servers replaces its parameters by the mean of them and its neighbours': the
-    last ranks when all their groups have done these iterations, before they answer the last one; workers that serve at
-    the end of their own iteration. For a validation or a snapshot all get the mean of all, of histories, too. The rate
-    is divided by the number of groups that update the same parameters.
+    every `sync_freq` iterations a group of servers replaces its parameters by the mean of them and its neighbours'.
+    Servers that are ranks of their own do so when all their groups have done these iterations; servers that are
+    workers, too, at the end of their own iteration. For a validation or a snapshot all get the mean of all, of
+    histories, too. The rate is divided by the number of groups that update the same parameters.
 
     SINGA's framework of several worker groups; with several server groups, a form of its distributed Hogwild. Dean and
     others, "Large scale distributed deep networks", 2012; the bound after Ho and others, "More effective distributed ML
@@ -47,8 +47,10 @@ class Downpour(Served):
     neighbours: Annotated[
         int, non_negative, "how many groups of servers before and behind it, in a ring, are one's neighbours; 0 for all"
     ] = 0
-    staleness: Annotated[int, non_negative, "iterations that a group may be ahead of the slowest one"] = 4
-    warmup_steps: Annotated[int, non_negative, "iterations at the beginning in which only the first group trains"] = 0
+    staleness: Annotated[int, non_negative, "iterations that a group may be ahead of the slowest with its servers"] = 4
+    warmup_steps: Annotated[
+        int, non_negative, "iterations at the beginning in which only the first group of each group of servers trains"
+    ] = 0
     decide_every: Annotated[
         int,
         positive,
@@ -59,6 +61,9 @@ class Downpour(Served):
         yield from super().complaints()
         if self.worker_groups % self.server_groups:
             yield f"worker_groups={self.worker_groups} cannot be divided among server_groups={self.server_groups}"
+        for name in ("sync_freq", "neighbours") if self.server_groups == 1 else ():
+            if name in self.given():
+                yield f"{name}={getattr(self, name)}, but with one group of servers there are no means"
 
     @property
     def n_groups(self) -> int:
@@ -81,7 +86,8 @@ class Downpour(Served):
         return self.neighbours
 
     def of_one_server_group(self) -> Downpour:
-        return replace(self, worker_groups=self.worker_groups // self.server_groups, server_groups=1)
+        groups = self.worker_groups // self.server_groups
+        return replace(self, worker_groups=groups, server_groups=1, sync_freq=1, neighbours=0)
 
     @property
     def n_warmup(self) -> int:

@@ -23,7 +23,7 @@ from nacre import (
 from ..waiting import wait_until
 from .batches import SharedBatches, communicator_of, named, need_group
 from .flat import buffers_of, histories_of, values_of
-from .replicas import added, mean_with_neighbours, neighbours_of, often
+from .replicas import added, mean_with_neighbours, means_sent
 
 
 class Hogwild(SharedBatches):
@@ -81,8 +81,8 @@ class Hogwild(SharedBatches):
             node = self._node_of(rank, ranks)
             sends = {f"changes to memory that {named(of_node[node])} share": count}
             if rank == of_node[node][0]:
-                near = neighbours_of(node, nodes, self.neighbours)
-                sends |= {f"parameters to rank {of_node[one][0]}{often(self.sync_freq)}": count for one in near}
+                leaders = [members[0] for members in of_node]
+                sends |= means_sent(node, leaders, self.neighbours, self.sync_freq, count)
             found.append(Role("worker" if nodes == 1 else f"worker of node {node}", [*parameters], sends))
         return found
 
@@ -161,7 +161,7 @@ class HogwildState(FrameworkState):
             self.staleness[str(int(self.clocks.sum()) - self.known)] += 1
             change(self.shared, self.read, self.values.numbers)
             self.clocks[self.node.rank] += 1
-            if self.leaders is not None and (iteration + 1) % self.settings.sync_freq == 0:
+            if self.leaders is not None and self.leaders.size > 1 and (iteration + 1) % self.settings.sync_freq == 0:
                 self._take_means(self.leaders)
             self._wait_for_the_slowest()
         self._read()

@@ -53,9 +53,8 @@ class PartnerState(FrameworkState):
         self.settings = framework.of_one_server_group()
         self.servers = self.settings.server_ranks(communicator.size)
         self.peers = everybody.split(place if place in self.servers else None) if several else None
-        self.made = [one for one in (self.peers, communicator) if one is not None and several]
         self.updater = framework.server_groups_of(everybody.size)[0][self.servers.start]
-        self.apart = framework.decides
+        self.apart, self.means_after, self.reach = framework.decides, framework.means_after, framework.reach
         self.workers, self.n_groups = framework.workers(everybody.size), framework.n_groups
         self.size = self.settings.workers(communicator.size) // self.settings.n_groups
         self.rate_share = framework.rate_share(self.settings.n_groups)
@@ -86,8 +85,9 @@ class PartnerState(FrameworkState):
                 values.take()
             self.communicator.bcast(values.numbers, server)
             values.put()
-        ordered = self.training.net.deterministic
-        self.buffers.average(self.everybody, ordered=ordered, weight=int(self.trains), total=self.workers)
+        part, ordered = self.training.net.target.part, self.training.net.deterministic
+        rows, of_all = (1, self.workers) if part is None else (part.stop - part.start, part.length)
+        self.buffers.average(self.everybody, ordered=ordered, weight=rows * self.trains, total=of_all)
         self._agree()
 
     def close_messages(self) -> None:
@@ -273,9 +273,9 @@ class ServerState(PartnerState):
 
     def take_means(self, iterations: int) -> None:
         """Take the means with the neighbours among the groups of servers, if they are due after so many iterations."""
-        if self.peers is not None and iterations % self.settings.means_after == 0:
+        if self.peers is not None and iterations % self.means_after == 0:
             self.own.take()
-            self.own.numbers[...] = mean_with_neighbours(self.peers, self.own.numbers, self.settings.reach)
+            self.own.numbers[...] = mean_with_neighbours(self.peers, self.own.numbers, self.reach)
             self.own.put()
 
     def close_messages(self) -> None:

@@ -10,9 +10,19 @@ import numpy as np
 
 from nacre import Communicator
 
+from .batches import named
+
 
 def mean_with_neighbours(between: Communicator, own: np.ndarray[Any, Any], reach: int) -> np.ndarray[Any, Any]:
-    """Return the mean of numbers and those of the neighbours among the ranks of a communicator; collective."""
+    """Return the mean of numbers and those of the neighbours among the ranks of a communicator; collective.
+
+    Neighbours are so many ranks before and behind, in a ring; all, if `reach` is 0.
+    """
+    if not reach:
+        total = own.copy()
+        between.allreduce(total, ordered=True)
+        total /= between.size
+        return total
     near = neighbours_of(between.rank, between.size, reach)
     found = {one: np.empty_like(own) for one in near}
     requests = [between.irecv(array, one) for one, array in found.items()]
@@ -24,9 +34,7 @@ def mean_with_neighbours(between: Communicator, own: np.ndarray[Any, Any], reach
 
 
 def neighbours_of(place: int, places: int, reach: int) -> list[int]:
-    """Return the neighbours of a place in a ring: so many before and behind it; 0 for all."""
-    if not reach:
-        return [one for one in range(places) if one != place]
+    """Return the neighbours of a place in a ring: so many before and behind it."""
     near = {(place + step) % places for step in range(-reach, reach + 1)}
     return sorted(near - {place})
 
@@ -39,9 +47,16 @@ def mean_of(arrays: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     return total / len(arrays)
 
 
-def often(sync_freq: int) -> str:
-    """Return, in words, after how many iterations a mean is taken; "" for every one."""
-    return "" if sync_freq == 1 else f", after every {sync_freq} iterations"
+def means_sent(place: int, ranks: Sequence[int], reach: int, sync_freq: int, count: int) -> dict[str, int]:
+    """Return what the rank at a place sends for means of `count` numbers, in the mean of all iterations.
+
+    These ranks take them, after every `sync_freq` iterations; `reach` as for `mean_with_neighbours`.
+    """
+    often = "" if sync_freq == 1 else f", once in {sync_freq} iterations"
+    near = neighbours_of(place, len(ranks), reach)
+    if not reach and len(ranks) > 1:
+        return {f"parameters, which {named(ranks)} add up{often}": round(count / sync_freq)}
+    return {f"parameters to rank {ranks[one]}{often}": round(count / sync_freq) for one in near}
 
 
 def added(staleness: Iterable[Mapping[str, int]]) -> dict[str, int]:

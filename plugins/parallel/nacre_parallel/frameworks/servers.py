@@ -17,7 +17,7 @@ from nacre import Communicator, ConfigError, FrameworkState, Group, Role, Traini
 
 from .batches import SharedBatches, communicator_of, named, need_group
 from .partners import ServerState, WorkerState, WorkingServerState, dealt
-from .replicas import neighbours_of, often
+from .replicas import means_sent
 
 
 class Served(SharedBatches):
@@ -116,12 +116,11 @@ class Served(SharedBatches):
         for number, members in enumerate(groups):
             roles = one._roles(parameters, members, kinds[number * one.n_groups :])
             found |= zip(members, roles, strict=True)
-            near = neighbours_of(number, len(groups), self.reach)
-            for server in one.server_ranks(len(members)) if near else ():
+            for server in one.server_ranks(len(members)) if len(groups) > 1 else ():
                 role, count = roles[server], sum(parameters[name] for name in roles[server].updates)
-                means = {f"parameters to rank {groups[to][server]}{often(self.means_after)}": count for to in near}
-                name = f"{role.name} of group {number} of servers"
-                found[members[server]] = replace(role, name=name, sends={**role.sends, **means})
+                peers = [every[server] for every in groups]
+                sends = {**role.sends, **means_sent(number, peers, self.reach, self.means_after, count)}
+                found[members[server]] = replace(role, name=f"{role.name} of group {number} of servers", sends=sends)
         return [found[rank] for rank in range(ranks)]
 
     def _roles(self, parameters: Mapping[str, int], members: Sequence[int], kinds: Sequence[str]) -> list[Role]:
