@@ -40,7 +40,7 @@ def atomic_write(path: str | Path, data: bytes | memoryview, error: type[NacreEr
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp")
-    with os_errors(path, "cannot be written", error):
+    with _replacing(path, error):
         file = _create_alone(temporary)
         try:
             try:
@@ -117,14 +117,20 @@ class NewFile:
         self.path = Path(path)
         self.temporary = self.path.with_name(f".{self.path.name}.tmp")
         self.error = error
-        with os_errors(self.path, "cannot be written", error):
+        with self.writing():
             self.file: int | None = _create(self.temporary)
+
+    @contextmanager
+    def writing(self) -> Generator[None]:
+        """Turn an OSError on writing the temporary file into `error`."""
+        with _replacing(self.path, self.error):
+            yield
 
     def commit(self) -> None:
         """Give the file its name, replacing a file there; durable on return."""
         if self.file is None:
             return
-        with os_errors(self.path, "cannot be written", self.error):
+        with self.writing():
             mine = os.fstat(self.file)
             self._release()
             if not os.path.samestat(mine, self.temporary.stat()):
@@ -253,13 +259,28 @@ def os_errors(path: Path, what: str, error: type[NacreError] = SnapshotError) ->
     try:
         yield
     except OSError as problem:
-        if problem.errno in (*FULL, errno.EFBIG):
-            remedy = "free some space, keep fewer files, or use another folder; the files that were there are unchanged"
-        elif problem.errno == errno.EIO:
-            remedy = "the disk is failing: use a folder on another disk; the files that were there are unchanged"
-        else:
-            remedy = "check the folder and its permissions, or use another one"
-        raise error(f"{path}: {what}: {problem.strerror or problem}", remedy) from problem
+        raise error(*_explained(path, what, problem)) from problem
+
+
+@contextmanager
+def _replacing(path: Path, error: type[NacreError]) -> Generator[None]:
+    """Turn an OSError on writing a file beside its place into `error`, which also says that no other was changed."""
+    try:
+        yield
+    except OSError as problem:
+        told = _explained(path, "cannot be written", problem, "; the files that were there are unchanged")
+        raise error(*told) from problem
+
+
+def _explained(path: Path, what: str, problem: OSError, unchanged: str = "") -> tuple[str, str]:
+    """Return message and remedy; of a disk that is full or fails, the remedy ends with `unchanged`."""
+    if problem.errno in (*FULL, errno.EFBIG):
+        remedy = f"free some space, keep fewer files, or use another folder{unchanged}"
+    elif problem.errno == errno.EIO:
+        remedy = f"the disk is failing: use a folder on another disk{unchanged}"
+    else:
+        remedy = "check the folder and its permissions, or use another one"
+    return f"{path}: {what}: {problem.strerror or problem}", remedy
 
 
 def _create(path: Path) -> int:

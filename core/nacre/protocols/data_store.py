@@ -191,6 +191,9 @@ class Writer:
     def close(self, commit: bool) -> None:
         """Complete the file, so that it has its name; or with commit=False leave no file behind. May be called twice.
 
+        With commit=False, or if the file cannot be completed, one that was to be continued is again what it was before;
+        formats of transactions, such as LMDB, may keep what was flushed.
+
         Raises:
             DataError: the file cannot be written.
         """

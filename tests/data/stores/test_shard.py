@@ -303,7 +303,7 @@ for number in range(first, first + {count}):
     writer.append({{"x": np.full((1, 500), number)}})
     if number == first + {count} - 3:
         writer.flush()
-writer.file.raw.write(b"half a record")
+writer.place.stream.raw.write(b"half a record")
 os.kill(os.getpid(), 9)
 """
 

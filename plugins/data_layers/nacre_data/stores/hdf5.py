@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from nacre import DataError, Field, Reader, Store, Writer, blocks
-from nacre.files import NewFile, os_errors
+from nacre.files import NewFile
 
 from ..checks import check_counts, check_entries
 from ..hdf5_checks import CheckedFile, open_hdf5
@@ -144,7 +144,7 @@ class HDF5Writer(Writer):
 
     @contextmanager
     def _writing(self) -> Generator[None]:
-        with os_errors(self.new.path, "cannot be written", DataError):
+        with self.new.writing():
             try:
                 yield
             finally:

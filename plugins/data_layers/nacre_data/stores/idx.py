@@ -246,13 +246,13 @@ class _NewArray:
                 key = keys[row] if keys else f"record {self.count + row}"
                 message = f"{self.path}: {key}: '{self.name}' is {rows[row]}, but the file can hold 0 to {LARGEST}"
                 raise DataError(message, "use another format, such as .npy")
-        with os_errors(self.path, "cannot be written", DataError):
+        with self.new.writing():
             self.file.write(rows.astype(self.dtype.newbyteorder(">")).tobytes())
         self.count += len(rows)
 
     def complete(self) -> None:
         """Write the header, pack the file if its name says so, and give it its name."""
-        with os_errors(self.path, "cannot be written", DataError):
+        with self.new.writing():
             self.file.seek(0)
             self.file.write(self._header())
             if self.packed:
@@ -265,7 +265,7 @@ class _NewArray:
     def drop(self) -> None:
         """Leave nothing behind but a complete file."""
         try:
-            with os_errors(self.path, "cannot be written", DataError):
+            with self.new.writing():
                 self.file.close()
         finally:
             self.new.drop()

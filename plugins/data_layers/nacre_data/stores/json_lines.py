@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import numpy as np
 
 from nacre import DataError, Field, Reader, Store, Writer, class_order, nearest
-from nacre.files import os_errors
 
 from .errors import NeedsFields
 from .lines import FILL, LONGEST, ROWS, LinesWriter, TextFile, class_names
 from .pipe import Pipe, is_pipe
+from .places import InPlace
 
 KEY = "key"
 """What the name of a record is called."""
@@ -298,18 +298,18 @@ class JSONLinesWriter(LinesWriter):
         if KEY in fields:
             raise DataError(f"{path}: no field can be called {KEY!r}, which is for the names of records", "rename it")
         super().__init__(path, fields, append=append)
-        if self.size_before:
+        if isinstance(self.place, InPlace) and self.size_before:
             try:
-                self._end_last()
+                self._end_last(self.place)
                 if self.size_before:
                     self._check_first()
             except BaseException:
                 self.close(commit=False)
                 raise
 
-    def _end_last(self) -> None:
+    def _end_last(self, place: InPlace) -> None:
         """Complete the last line of a file that is continued: end it, or cut off what is no whole record."""
-        with os_errors(self.path, "cannot be written", DataError):
+        with place.writing():
             self.file.seek(max(0, self.size_before - LONGEST))
             last = self.file.read().rpartition(b"\n")[2]
             if not last:
@@ -319,10 +319,9 @@ class JSONLinesWriter(LinesWriter):
             except DataError:
                 self.size_before -= len(last)
                 warnings.warn(f"{self.path}: its last record is cut; its {len(last):,} bytes are cut off", stacklevel=6)
-                self.file.truncate(self.size_before)
-                self.file.seek(self.size_before)
+                place.cut(self.size_before)
             else:
-                self.size_before += self.file.write(b"\n")
+                self.file.write(b"\n")
 
     def _check_first(self) -> None:
         """Check that a file that is continued has these fields."""

@@ -17,9 +17,10 @@ from typing import BinaryIO
 import numpy as np
 
 from nacre import DataError, Field, Writer
-from nacre.files import NewFile, Watched, check_file, os_errors, unchanged
+from nacre.files import Watched, check_file, os_errors, unchanged
 
 from .errors import NeedsFields
+from .places import Beside, InPlace
 
 CHUNK = 1 << 18
 LONGEST = 1 << 24
@@ -187,11 +188,9 @@ class LinesWriter(Writer):
         self.path = path
         self.fields = fields
         self.encoder = codecs.getincrementalencoder(encoding)()  # it writes a byte order mark only once
-        self.was_there = append and path.exists()
-        self.new = None if append else NewFile(path, DataError)
-        with os_errors(path, "cannot be written", DataError):
-            self.file = (self.new.temporary if self.new else path).open("r+b" if self.was_there else "wb")
-            self.size_before = self.file.seek(0, os.SEEK_END)
+        self.place = InPlace(path) if append else Beside(path)
+        self.file = self.place.stream
+        self.size_before = self.place.start if isinstance(self.place, InPlace) else 0
 
     def continues(self, begin: str) -> bool:
         """Return whether the file, which is not empty, begins with this text, and move to its end.
@@ -199,7 +198,7 @@ class LinesWriter(Writer):
         Raises:
             DataError: its last line has no end.
         """
-        with os_errors(self.path, "cannot be written", DataError):
+        with self.place.writing():
             self.file.seek(0)
             data = self.encoder.encode(begin)
             fits = self.file.read(len(data)) == data
@@ -216,17 +215,14 @@ class LinesWriter(Writer):
         except UnicodeEncodeError as error:
             sign = error.object[error.start]
             raise DataError(f"{self.path}: its encoding {error.encoding} has no {sign!r}", "write UTF-8") from error
-        with os_errors(self.path, "cannot be written", DataError):
+        with self.place.writing():
             self.file.write(data)
 
     def finish(self) -> None:
         """Write what a complete file has besides its records; for subclasses."""
 
     def flush(self) -> None:
-        if self.new is None:
-            with os_errors(self.path, "cannot be written", DataError):
-                self.file.flush()
-                os.fsync(self.file.fileno())
+        self.place.flush()
 
     def close(self, commit: bool) -> None:
         if self.file.closed:
@@ -234,18 +230,9 @@ class LinesWriter(Writer):
         try:
             if commit:
                 self.finish()
-            with os_errors(self.path, "cannot be written", DataError):
-                if not commit and self.new is None:
-                    self.file.truncate(self.size_before)
-                self.file.close()
-                if not commit and self.new is None and not self.was_there:
-                    self.path.unlink()
-            if commit and self.new is not None:
-                self.new.commit()
+                self.place.commit()
         finally:
-            self.file.close()
-            if self.new is not None:
-                self.new.drop()
+            self.place.drop()
 
 
 def class_names(path: Path, name: str, numbers: np.ndarray, texts: tuple[str, ...]) -> list[str]:

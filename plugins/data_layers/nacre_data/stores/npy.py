@@ -161,7 +161,7 @@ class NPYWriter(Writer):
 
     def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
         array = np.asarray(rows[self.name], self.dtype)
-        with os_errors(self.new.path, "cannot be written", DataError):
+        with self.new.writing():
             self.file.write(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
         self.count += len(array)
 
@@ -169,7 +169,7 @@ class NPYWriter(Writer):
         if self.file.closed:
             return
         try:
-            with os_errors(self.new.path, "cannot be written", DataError):
+            with self.new.writing():
                 if commit:
                     self.file.seek(0)
                     self.file.write(self._header())
@@ -198,7 +198,7 @@ class NPZWriter(Writer):
         new, self.new = self.new, None
         try:
             if commit:
-                with os_errors(new.path, "cannot be written", DataError):
+                with new.writing():
                     self._write(new.temporary)
                 new.commit()
         finally:

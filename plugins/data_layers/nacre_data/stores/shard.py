@@ -7,14 +7,15 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from struct import Struct
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 from nacre import DataError, Field, Reader, Store, Writer
-from nacre.files import NewFile, Watched, check_file, make_folder, os_errors
+from nacre.files import Watched, check_file, make_folder, os_errors
 
 from ..files import inside
 from .entries import Entries
 from .packed import DESCRIBING, CodecName, PackedReader, Packing, check_continued, file_to_continue, wanted_of
+from .places import Beside, InPlace
 
 DATA = "shard.dat"
 SINGLE = (".dat", ".kvfile")
@@ -157,14 +158,13 @@ class ShardWriter(Writer):
     """
 
     def __init__(self, path: Path, packing: Packing) -> None:
-        self.new = NewFile(path, DataError)
-        self._begin(path, packing, self.new.temporary.open("wb"))
+        self._begin(path, packing, Beside(path))
         self._describe()
 
-    def _begin(self, path: Path, packing: Packing, file: BinaryIO) -> None:
+    def _begin(self, path: Path, packing: Packing, place: Beside | InPlace) -> None:
         self.path = path
         self.packing = packing
-        self.file = file
+        self.place = place
         self.known: set[bytes] = set()
         self.count = 0
 
@@ -183,22 +183,28 @@ class ShardWriter(Writer):
 
     def _write(self, key: bytes, value: bytes) -> None:
         self.known.add(key)
-        with os_errors(self.path, "cannot be written", DataError):
-            self.file.write(b"".join([LENGTH.pack(len(key)), key, LENGTH.pack(len(value)), value]))
+        with self.place.writing():
+            self.place.stream.write(b"".join([LENGTH.pack(len(key)), key, LENGTH.pack(len(value)), value]))
+
+    def flush(self) -> None:
+        self.place.flush()
 
     def close(self, commit: bool) -> None:
-        if self.file.closed:
+        if self.place.stream.closed:
             return
         try:
-            with os_errors(self.path, "cannot be written", DataError):
-                self.file.close()
-                if commit and not self.path.name.lower().endswith(SINGLE):
-                    make_folder(self.path)
-                    self.new.path = self.path / DATA
             if commit:
-                self.new.commit()
+                self._name()
+                self.place.commit()
         finally:
-            self.new.drop()
+            self.place.drop()
+
+    def _name(self) -> None:
+        """Make the folder that the file is to lie in, if there is to be one."""
+        if not self.path.name.lower().endswith(SINGLE):
+            with self.place.writing():
+                make_folder(self.path)
+            self.place.path = self.path / DATA
 
 
 class ShardAppender(ShardWriter):
@@ -211,15 +217,13 @@ class ShardAppender(ShardWriter):
     def __init__(self, store: Shard, path: Path, packing: Packing) -> None:
         file = file_to_continue(path, DATA, SINGLE)
         known: list[bytes] = []
-        self.was_there = file.exists() and file.stat().st_size > 0
-        self.end = self._checked(store, path, packing, file, known) if self.was_there else 0
-        with os_errors(path, "cannot be written", DataError):
-            if file != path:
+        end = self._checked(store, path, packing, file, known) if file.exists() and file.stat().st_size else 0
+        if file != path:
+            with os_errors(path, "cannot be written", DataError):
                 make_folder(path)
-            self._begin(path, packing, file.open("r+b" if self.was_there else "wb"))
-            self.place = file
-            self.file.truncate(self.end)
-            self.file.seek(self.end)
+        place = InPlace(file, path)
+        place.cut(end)
+        self._begin(path, packing, place)
         self.known.update(known)
         self.count = len(known) - (DESCRIBING.encode() in self.known)
         if not known:
@@ -246,20 +250,5 @@ class ShardAppender(ShardWriter):
         finally:
             tuples.close()
 
-    def flush(self) -> None:
-        with os_errors(self.path, "cannot be written", DataError):
-            self.file.flush()
-            os.fsync(self.file.fileno())
-
-    def close(self, commit: bool) -> None:
-        if self.file.closed:
-            return
-        try:
-            if commit:
-                self.flush()
-            else:
-                self.file.truncate(self.end)
-        finally:
-            self.file.close()
-            if not commit and not self.was_there:
-                self.place.unlink()
+    def _name(self) -> None:
+        """Do nothing: the file has its name."""

@@ -360,7 +360,7 @@ class TarWriter(Writer):
     def _write(self, name: str, data: bytes) -> None:
         member = tarfile.TarInfo(name)
         member.size = len(data)
-        with os_errors(self.path, "cannot be written", DataError):
+        with self.new.writing():
             self.archive.addfile(member, io.BytesIO(data))
         self.archive.members.clear()
 
@@ -368,7 +368,7 @@ class TarWriter(Writer):
         if self.archive.closed:
             return
         try:
-            with os_errors(self.path, "cannot be written", DataError):
+            with self.new.writing():
                 self.archive.close()
             if commit:
                 self.new.commit()
