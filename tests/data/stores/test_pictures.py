@@ -411,6 +411,27 @@ def test_nothing_is_appended_and_nothing_is_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "old/a.png").exists()
 
 
+def test_two_writers_of_one_folder(tmp_path: Path) -> None:
+    """The second takes the folder of the first for one that was left behind: the first is told, and adds nothing."""
+    fields = {"data": Field((3, 4, 4), "uint8"), "label": Field((), "int64")}
+
+    def rows(count: int) -> dict[str, Any]:
+        return {"data": np.zeros((count, 3, 4, 4), np.uint8), "label": np.zeros(count, np.int64)}
+
+    other, first = (Pictures().create(tmp_path / "new", fields) for _ in range(2))
+    second = Pictures().create(tmp_path / "new", fields)
+    second.append(rows(2))
+    with pytest.raises(DataError, match="new: another process writes this folder too\n  use another name"):
+        first.append(rows(3))
+    with pytest.raises(DataError, match="another process writes this folder too"):
+        first.close(commit=True)
+    other.close(commit=False)
+    second.append(rows(2))
+    second.close(commit=True)
+    assert len(list((tmp_path / "new/0").iterdir())) == 4
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
 def test_what_a_killed_process_left_is_replaced(tmp_path: Path) -> None:
     picture(tmp_path / ".new.tmp/cat/00000009.png")
     rows = {"data": np.zeros((1, 3, 4, 5), np.uint8), "label": np.array([0])}

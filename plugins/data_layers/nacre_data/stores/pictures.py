@@ -323,6 +323,9 @@ class PicturesWriter(Writer):
             if self.temporary.exists():  # a killed process left it
                 shutil.rmtree(self.temporary)
             self.temporary.mkdir()
+            self.own = self.temporary.stat()
+            # while it is open, its number goes to no other folder; Windows opens no folder, and uses no number again
+            self.held = os.open(self.temporary, os.O_RDONLY) if os.name == "posix" else None
         self.made = 0
         try:
             for name in self.classes:
@@ -340,6 +343,7 @@ class PicturesWriter(Writer):
 
     def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
         assert self.temporary is not None
+        self._check_own(self.temporary)
         labels = np.asarray(rows[self.label]).reshape(-1).tolist() if self.label else None
         for row, picture in enumerate(rows[self.data]):
             folder = "" if labels is None else f"{self._folder(labels[row])}/"
@@ -383,9 +387,24 @@ class PicturesWriter(Writer):
                 with os_errors(self.path, "cannot be written", DataError):
                     if hasattr(os, "sync"):
                         os.sync()  # the files reach the disk before the folder has its name
+                    self._check_own(temporary)
                     temporary.rename(self.path)
         finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            if self._owns(temporary):
+                shutil.rmtree(temporary, ignore_errors=True)
+            if self.held is not None:
+                os.close(self.held)
+
+    def _check_own(self, temporary: Path) -> None:
+        """Raise a DataError if another writer took the folder for one that was left behind."""
+        if not self._owns(temporary):
+            raise DataError(f"{self.path}: another process writes this folder too", "use another name")
+
+    def _owns(self, temporary: Path) -> bool:
+        try:
+            return os.path.samestat(temporary.stat(), self.own)
+        except FileNotFoundError:
+            return False
 
 
 def _stem(key: str) -> tuple[str, str]:
