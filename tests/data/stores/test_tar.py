@@ -181,7 +181,12 @@ def test_any_changed_byte_ends_in_a_sentence_or_in_numbers(tmp_path):
     [
         ({}, "no records"),
         ({"a.cls": b"1", "b.jpg": JPEG}, "record 'b' has no file for 'label'"),
-        ({"a.jpg": JPEG, "a.png": PNG}, "record 'a' has two files for one field, of which one is 'a.png'"),
+        ({"a.jpg": JPEG, "a.png": PNG}, "record 'a' has two files for one field, 'data'"),
+        (
+            {"a.png": PNG, "a.npy": npy(np.ones(2)), "a.cls": b"1"},
+            "record 'a' has two files for one field, 'data'\n  name the fields",
+        ),
+        ({"a.png": PNG, "a.cls": b"1", "a.label.id": b"2"}, "record 'a' has two files for one field, 'label'"),
         ({"a.cls": b"1", "b.cls": b"x"}, "b: 'label' is b'x'"),
         ({"a.cls": b"9" * 30}, "whole number of 64 bits"),
         ({"a.cls": b"9" * 3000}, "whole number of 64 bits"),

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import tarfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import prod
@@ -53,8 +54,9 @@ class Tar(Store):
     """Records in a tar archive in WebDataset's layout: files whose names are equal up to the first dot stand together.
 
     What stands behind that dot is a field: pictures, `.npy` arrays, whole numbers as text (`.cls`). "7.jpg" and "7.npy"
-    are the field "data", "7.cls" is "label", and "7.mask.png" is "mask". Files with other endings are bytes. Ignored
-    are names that begin with a dot, or without an ending, and folders like `__this__`. Compressed archives are refused.
+    are the field "data", so that a record has only one of them, "7.cls" is "label", and "7.mask.png" is "mask". Files
+    with other endings are bytes. Ignored are names that begin with a dot, or without an ending, and folders like
+    `__this__`. Compressed archives are refused.
     """
 
     endings = (".tar",)
@@ -134,10 +136,13 @@ class TarReader(Reader):
                 self._add(key, group)
                 key, group = found[0], {}
             if found[1:] in group:
-                message = f"{self.path}: record '{key}' has two files for one field, of which one is '{name}'"
-                raise DataError(message, "name the fields between the key and the ending, such as 7.mask.png")
+                raise self._two_files(key, Column(*found[1:]).name)
             group[found[1:]] = start, size
         self._add(key, group)
+
+    def _two_files(self, key: str, field: str) -> DataError:
+        message = f"{self.path}: record '{key}' has two files for one field, '{field}'"
+        return DataError(message, "name the fields between the key and the ending, such as 7.mask.png")
 
     def _read_about(self, start: int, size: int) -> None:
         try:
@@ -154,6 +159,9 @@ class TarReader(Reader):
             return
         if not self.count:
             self.columns = {one: Column(*one) for one in sorted(group, key=_rank)}
+            names = [column.name for column in self.columns.values()]
+            if twice := [name for name, count in Counter(names).items() if count > 1]:
+                raise self._two_files(key, twice[0])
         for place, (one, column) in enumerate(self.columns.items()):
             if one not in group:
                 raise DataError(
