@@ -181,7 +181,7 @@ def test_other_names_and_too_many(tmp_path: Path) -> None:
     picture(tmp_path / "x/a.png")
     assert list(Pictures().open(tmp_path, ("images", "kind")).fields) == ["images", "kind"]
     assert list(Pictures().open(tmp_path, ("images",)).fields) == ["images"]
-    with pytest.raises(DataError, match="3 are wanted: a, b, c"):
+    with pytest.raises(DataError, match="3 fields are wanted: a, b, c"):
         Pictures().open(tmp_path, ("a", "b", "c"))
 
 

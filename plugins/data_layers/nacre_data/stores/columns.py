@@ -123,7 +123,7 @@ class Table:
     def fields(self, wanted: Sequence[str]) -> dict[str, Part]:
         """Return the columns of each field that is wanted, or of all.
 
-        A field is that of its name. Of the others, the first is the data, and the second the label.
+        A field is that of its name. Of the others, the data are `data`, or else the first, and the next is the label.
 
         Raises:
             DataError: there are no such columns, or the data hold texts.
@@ -143,6 +143,7 @@ class Table:
                 others.append(name)
         if others and self.by_name:
             raise DataError(f"{self.path}: it has no field {others[0]!r}; {self._known()}")
+        others.sort(key=lambda name: name != DATA)
         for name in others[1:]:
             if self.label is None or len(others) > 2 or LABEL in found:
                 raise self._which(name)

@@ -16,6 +16,7 @@ from ..codecs.packed import PackedCodec, data_and_label
 from ..codecs.record import DESCRIPTION, MAGIC, Record, described, describing
 from ..files import inside
 from .entries import Entries
+from .names import parts_of
 
 AT_ONCE = 32  # values in memory at a time: they may be large pictures
 EXPANSION = 20  # bytes of numbers that a stored byte may stand for
@@ -88,13 +89,9 @@ class PackedReader(Reader):
     def _names(self, inside: Mapping[str, Field], wanted: Sequence[str]) -> dict[str, str]:
         """Return the name inside the records of each field."""
         assert self.codec is not None
-        if self.codec.named or set(wanted) <= set(inside):
-            names = {name: name for name in wanted or inside}
-        else:
-            names = dict(zip(wanted, inside, strict=False))
-        if len(names) < len(wanted) or not set(names.values()) <= set(inside):
-            missing = next(name for name in wanted if name not in (inside if self.codec.named else names))
-            raise DataError(f"{self.where}: its records have no field {missing!r}; they have: {', '.join(inside)}")
+        names = {name: name for name in wanted or inside} if self.codec.named or not wanted else parts_of(wanted)
+        if missing := [name for name, one in names.items() if one not in inside]:
+            raise DataError(f"{self.where}: its records have no field {missing[0]!r}; they have: {', '.join(inside)}")
         return names
 
     def _check_sizes(self, first: Mapping[str, Field]) -> None:

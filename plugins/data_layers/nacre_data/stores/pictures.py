@@ -16,6 +16,7 @@ from nacre import Check, DataError, Field, Paths, Reader, Store, Writer, class_o
 from nacre.files import Watched, check_file, os_errors, unchanged
 
 from ..codecs.picture import MODES, Picture, ending_of
+from .names import DATA, LABEL, data_and_label
 
 MOST_CLASSES = 1 << 16  # that are numbers: each gets a folder, also those without a picture
 WHOLE = re.compile(r"-?[0-9]{1,18}\Z")  # a label that int64 holds
@@ -65,7 +66,8 @@ class Pictures(Store):
     def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
         with os_errors(path, "cannot be read", DataError):
             if path.is_dir():
-                return PicturesReader(str(path), path, fields, *_of_folder(path, labelled=len(fields) != 1))
+                labelled = LABEL in data_and_label(path, fields)
+                return PicturesReader(str(path), path, fields, *_of_folder(path, labelled=labelled))
             if path.suffix.lower() == ".txt":
                 root = Path(self.root_folder[0]) if self.root_folder else path.parent
                 return PicturesReader(str(path), root, fields, *_of_list(path))
@@ -96,19 +98,16 @@ class PicturesReader(Reader):
         labels: np.ndarray | None,
         classes: tuple[str, ...],
     ) -> None:
-        wanted = fields or ("data", "label")[: 1 if labels is None else 2]
-        if len(wanted) > 2:
-            message = f"{where}: pictures have two fields, but {len(wanted)} are wanted: {', '.join(wanted)}"
-            raise DataError(message, "want pictures and labels, in this order")
-        if len(wanted) == 2 and labels is None:
+        wanted = data_and_label(where, fields or (DATA, LABEL)[: 1 if labels is None else 2])
+        if labels is None and LABEL in wanted:
             remedy = f"{REMEDY}, or write a list with a path and a label on each line"
-            raise DataError(f"{where}: the pictures have no labels, but '{wanted[1]}' is wanted", remedy)
+            raise DataError(f"{where}: the pictures have no labels, but '{wanted[LABEL]}' is wanted", remedy)
         self.root = root
         self.names = names
         self.labels = labels
         self.count: int | None = len(names)
-        both = (Field(None, "uint8", codec="Picture"), Field((), "int64", classes))
-        self.fields: Mapping[str, Field] = dict(zip(wanted, both, strict=False))
+        parts = {DATA: Field(None, "uint8", codec="Picture"), LABEL: Field((), "int64", classes)}
+        self.fields: Mapping[str, Field] = {name: parts[part] for part, name in wanted.items()}
 
     def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
         for name, rows in out.items():
