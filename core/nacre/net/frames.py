@@ -130,7 +130,7 @@ def _numbers(name: str, array: np.ndarray, column: str = "") -> np.ndarray:
     items: list[Any] = array.reshape(-1).tolist()
     texts = not column and any(isinstance(one, str | bytes) for one in items)
     if texts and all(isinstance(one, str | bytes) for one in items):
-        return array
+        return _texts(where, array, items)
     if not (texts and array.size == len(array)):
         try:
             return array.astype(np.float64)  # the columns of a table may have different types
@@ -148,6 +148,23 @@ def _numbers(name: str, array: np.ndarray, column: str = "") -> np.ndarray:
     elif found is not None and _is_number(found) and found == found:
         remedy = "write all of them as texts"
     raise DataError(f"{where}: record {record} is {brief(found)}, but {needed}", remedy)
+
+
+def _texts(where: str, array: np.ndarray, items: Sequence[str | bytes]) -> np.ndarray:
+    """Return an array of texts, of which those that are bytes, such as h5py's, are in UTF-8."""
+    import numpy as np
+
+    if not any(isinstance(one, bytes) for one in items):
+        return array
+    texts: list[str] = []
+    for place, one in enumerate(items):
+        try:
+            texts.append(one.decode() if isinstance(one, bytes) else one)
+        except UnicodeDecodeError as error:
+            record = place // (array.size // len(array))
+            message = f"{where}: record {record} is {brief(one)}, which is no text in UTF-8"
+            raise DataError(message, "decode the texts first: one.decode('latin-1')") from error
+    return np.array(texts, object).reshape(array.shape)
 
 
 def _is_number(item: Any) -> bool:
