@@ -125,7 +125,7 @@ class FileRecords:
         """Open all files, so that what is wrong with one is found before any work is done."""
         shapes: dict[Path, tuple[int, ...]] = {}
         self.named = False
-        self.classes: list[str] = []
+        numbers: dict[str, int] = {}
         count: int | None = 0
         for number, path in enumerate(self.paths):
             try:
@@ -143,10 +143,12 @@ class FileRecords:
             self.columns = self.columns or columns_of(reader.fields, name)
             shapes[path] = self._shape(path, reader, field)
             self.named |= reader.named
-            self.classes += [one for one in reader.fields[name].classes if one not in self.classes]
+            for one in reader.fields[name].classes:
+                numbers.setdefault(one, len(numbers))
             count = None if count is None or reader.count is None else count + reader.count
             if len(self.opened) > OPEN_FILES:
                 self.opened.pop(number)[0].close()
+        self.classes = [*numbers]
         if len({*shapes.values()}) > 1:
             found = ", ".join(f"{path}: {shape}" for path, shape in shapes.items())
             raise DataError(f"the records have different shapes: {found}", "use files with records of one shape")
@@ -293,6 +295,7 @@ class FileRecords:
             DataError: a file cannot be read: it is not just one record among others.
         """
         count = 0
+        known = {name: number for number, name in enumerate(self.classes)}
         for place, path in enumerate(self.paths):
             if place in self.broken:
                 yield Row(as_named(str(path)), path, 0, self.broken[place])
@@ -300,7 +303,7 @@ class FileRecords:
                 continue
             reader, name = self.opened.pop(place, None) or self._open(path)
             with reader:
-                numbers = [self.classes.index(one) for one in reader.fields[name].classes]
+                numbers = [known[one] for one in reader.fields[name].classes]
                 where = as_named(str(path)) if len(self.paths) > 1 else ""
                 for number, found in enumerate(_each(reader, name)):
                     value = found if isinstance(found, DataError) else self._numbered(found, numbers, path)

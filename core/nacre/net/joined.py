@@ -34,6 +34,8 @@ class Joined(Reader):
         self.interrupted = False
         self.counts: list[int | None] = []
         self.found: list[Mapping[str, Field]] = []
+        self.known: dict[str, dict[str, int]] = {}
+        """The number of each class, by field."""
         try:
             for place in range(len(paths)):
                 self._look_into(place, self._reader(place))
@@ -51,8 +53,11 @@ class Joined(Reader):
         fields: dict[str, Field] = {}
         for name, field in self.fields.items():
             self._check(self.paths[place], name, reader.fields.get(name), field)
-            new = [one for one in reader.fields[name].classes if one not in field.classes] if place else []
-            fields[name] = replace(field, classes=(*field.classes, *new))
+            known = self.known.setdefault(name, {})
+            new = [one for one in reader.fields[name].classes if one not in known]
+            for number, one in enumerate(new, len(field.classes) if place else 0):
+                known.setdefault(one, number)
+            fields[name] = replace(field, classes=(*field.classes, *new)) if place else field
         self.fields = fields
         self.counts.append(reader.count)
         self.found.append(reader.fields)
@@ -61,7 +66,7 @@ class Joined(Reader):
     def _numbers(self, found: Mapping[str, Field]) -> dict[str, np.ndarray]:
         """Return for the fields of a file that number classes otherwise the number of each of its classes here."""
         return {
-            name: np.array([field.classes.index(one) for one in found[name].classes], np.int64)
+            name: np.array([self.known[name][one] for one in found[name].classes], np.int64)
             for name, field in self.fields.items()
             if found[name].classes != field.classes
         }

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre import ConfigError, DataError, Field, blocks
+from counted import Counted
+from nacre import ConfigError, DataError, Field, blocks, class_order
 from nacre.testing import StoreTests
 from nacre_data.stores import csv as csv_store
 from nacre_data.stores import lines
@@ -213,6 +214,16 @@ def test_missing_values(tmp_path):
     assert np.isnan(read(write(tmp_path, text), fill=float("nan"))[1]["data"]).sum() == 4
     assert values(tmp_path, "a,b\n1,-99\n", missing="-99", fill=0) == {"data": [[1, 0]]}
     assert values(tmp_path, "a,b\n1,NA\n", "x", "b", fill=0.5) == {"x": [[1]], "b": [0.5]}
+
+
+def test_many_different_texts_are_looked_up_once_each(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_store, "class_order", lambda names: tuple(map(Counted, class_order(names))))
+    (tmp_path / "a.csv").write_text("text\n" + "".join(f"text {number}\n" for number in range(500)))
+    Counted.compared = 0
+    with CSV().open(tmp_path / "a.csv", ("text",)) as reader:
+        assert Counted.compared < 5000
+        classes = reader.fields["text"].classes
+        assert [classes[row["text"]] for row in reader.rows()] == [f"text {number}" for number in range(500)]
 
 
 def test_a_missing_text_is_a_class_of_its_own_where_missing_numbers_are_filled(tmp_path):

@@ -268,8 +268,8 @@ class _Single:
 
     def numbers(self) -> dict[str, int]:
         """Return the number of the class of each cell; none if the column holds numbers."""
-        classes = self.field().classes
-        return {cell: classes.index(self._class_of(cell)) for cell in (*self.texts, *self.missing) if classes}
+        known = {name: number for number, name in enumerate(self.field().classes)}
+        return {cell: known[self._class_of(cell)] for cell in (*self.texts, *self.missing) if known}
 
     def _class_of(self, cell: str) -> str:
         return "" if cell in self.missing else cell
