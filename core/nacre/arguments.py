@@ -86,17 +86,22 @@ def check_class_line(cls: type, given: Mapping[str, object], made_by: str = "") 
 
 def path_of(given: object, name: str = "path", remedy: str = "") -> Path:
     """Return the path that somebody gives. Raises ConfigError if it is none."""
-    if isinstance(given, str | os.PathLike):
-        return Path(cast("os.PathLike[str]", given))
-    raise ConfigError(f"{name}={brief(given)}, but it must be a path", remedy)
+    if isinstance(given, str | os.PathLike) and _can_be_path(path := cast("os.PathLike[str]", given)):
+        return Path(path)
+    raise ConfigError(f"{name}={brief(cast('object', given))}, but it must be a path", remedy)
 
 
 def paths_of(given: object, name: str, least: int = 0) -> list[str | os.PathLike[str]]:
     """Return the paths that somebody gives, one or a list. Raises ConfigError for anything else, or for too few."""
     found = _several(given, (str, os.PathLike))
-    if found is None or len(found) < least:
+    if found is None or len(found) < least or not all(map(_can_be_path, found)):
         raise ConfigError(f"{name}={brief(given)}, but it must be a path, or a list of paths")
     return found
+
+
+def _can_be_path(given: str | os.PathLike[str]) -> bool:
+    """Return whether a file can have this path: no system knows one with a NUL."""
+    return "\0" not in os.fspath(given)
 
 
 def texts_of(given: object, name: str, such_as: str) -> list[str]:

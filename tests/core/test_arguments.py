@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nacre import Callback, CallbackState, ConfigError, ContractError, Layer, LayerState, Method, MethodState
+from nacre import (
+    Callback,
+    CallbackState,
+    ConfigError,
+    ContractError,
+    Layer,
+    LayerState,
+    Method,
+    MethodState,
+    load,
+    load_snapshot,
+    open_records,
+)
 from nacre.arguments import check_count, how_to_call, path_of, paths_of, texts_of
 
 
@@ -54,16 +67,24 @@ def test_paths_and_texts_may_be_alone() -> None:
     assert texts_of([], "words", '["a"]') == paths_of((), "files") == []
 
 
-@pytest.mark.parametrize("wrong", [None, 3, [3], Path, b"a"])
+@pytest.mark.parametrize("wrong", [None, 3, [3], Path, b"a", "a\0b"])
 def test_what_is_no_path(wrong: Any) -> None:
     with pytest.raises(ConfigError, match=r"file=.*, but it must be a path"):
         path_of(wrong, "file")
     with pytest.raises(ConfigError, match=r"files=.*, but it must be a path, or a list of paths"):
         paths_of(wrong, "files")
-    with pytest.raises(ConfigError, match=r"words=.*, but it must be a list of texts, such as \[\"a\"\]"):
-        texts_of(wrong, "words", '["a"]')
+    if not isinstance(wrong, str):
+        with pytest.raises(ConfigError, match=r"words=.*, but it must be a list of texts, such as \[\"a\"\]"):
+            texts_of(wrong, "words", '["a"]')
     with pytest.raises(ConfigError, match=r"files=\[\], but"):
         paths_of([], "files", 1)
+
+
+def test_paths_with_a_nul_are_told() -> None:
+    reads: list[Callable[[str], object]] = [load, load_snapshot, open_records]
+    for read in reads:
+        with pytest.raises(ConfigError, match=r"'a\\x00b.nacre', but it must be a path"):
+            read("a\0b.nacre")
 
 
 @pytest.mark.parametrize("wrong", [True, 1.0, "1", None, 0])

@@ -1,5 +1,6 @@
 """HDF5Data: several files as one, in memory or batch by batch, and what is wrong with a file is said."""
 
+import codecs
 import errno
 import os
 import tempfile
@@ -17,7 +18,7 @@ from nacre import ConfigError, DataError, Net
 from nacre.fields.types import base_folder
 from nacre.net import joined
 from nacre_data import HDF5DataLayer, MemoryDataLayer, Scale, hdf5_checks
-from nacre_data.data import StoreRecords
+from nacre_data.data import StoreRecords, files_of
 from nacre_data.source import RecordSourceState
 from nacre_data.stores import hdf5
 
@@ -367,6 +368,13 @@ def test_a_batch_larger_than_the_data(tmp_path: Path) -> None:
     raises(words, parts(tmp_path, [5, 3]), batch_size=9, phase="train")
 
 
+def test_lists_of_files_from_windows(tmp_path: Path) -> None:
+    """They may begin with a byte order mark, and be called in capitals."""
+    for name in ("list.txt", "LIST.TXT"):
+        (tmp_path / name).write_bytes(codecs.BOM_UTF8 + b"a.h5\r\nb.h5\r\n")
+        assert files_of(tmp_path / name) == [tmp_path / "a.h5", tmp_path / "b.h5"]
+
+
 def test_lists_of_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text(" \n\n")
     (tmp_path / "picture.txt").write_bytes(b"\x89PNG\xff\xfe")
@@ -377,6 +385,8 @@ def test_lists_of_files_that_are_none(tmp_path: Path) -> None:
     raises(r"hdf5: .*none\.h5: no such file", tmp_path / "wrong.txt")
     (tmp_path / "text.txt").write_text("once upon a time " * 30)
     raises(r"text\.txt: this is not a list of files, but has the line 'once .*'.*\n.* WordText", tmp_path / "text.txt")
+    (tmp_path / "nul.txt").write_bytes(b"a\0b.h5\n")
+    raises(r"nul\.txt: this is not a list of files, but has the line 'a\\x00b.h5'", tmp_path / "nul.txt")
     with (tmp_path / "huge.txt").open("wb") as file:
         file.truncate(1 << 25)
     raises(r"hdf5: .*huge\.txt: a list of files must not be larger than 16,777,216 bytes", tmp_path / "huge.txt")

@@ -25,7 +25,7 @@ from nacre import (
     positive,
 )
 
-from .files import listed, named
+from .files import listed, may_be_list, named
 from .reading import ReadingLayer, SourceReader, read_with
 from .records import ArrayRecords, Records, column_of, entries_of, in_a_row
 from .sequential import SequentialState
@@ -133,7 +133,7 @@ def open_files(
 def files_of(given: str | Path) -> list[Path]:
     """Return the files that a source names: those on a `.txt` list, but a list of pictures has a store of its own."""
     path = local_file(given)
-    return listed(given) if path.suffix == ".txt" and not Pictures.fits(path) else [path]
+    return listed(given) if may_be_list(path) and not Pictures.fits(path) else [path]
 
 
 def _columns_of(top: str, field: Field) -> Sequence[str]:

@@ -26,33 +26,42 @@ def named(where: str) -> Generator[None]:
         raise DataError(f"{where}: {error}") from error
 
 
+def may_be_list(path: Path) -> bool:
+    """Return whether a file is a list of files, by its name."""
+    return path.suffix.lower() == ".txt"
+
+
 def listed(given: str | Path) -> list[Path]:
     """Return the files listed in a `.txt` file, one per line, relative to its folder; another file is its own list.
 
     Files at URLs, which a list at a URL names, are copied to this machine.
     """
     path = local_file(given)
-    if path.suffix != ".txt":
+    if not may_be_list(path):
         return [path]
     check_file(path, "a file with records, or of a .txt list of them")
     if path.stat().st_size > LIST_BYTES:
         raise DataError(f"{path}: a list of files must not be larger than {LIST_BYTES:,} bytes")
     try:
         with unchanged(path):
-            lines = path.read_text("utf-8").splitlines()
+            lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: this is not a list of files: {error}") from error
     names = [line.strip() for line in lines if line.strip()]
     if not names:
         raise DataError(f"{path}: this list of files is empty")
-    if long := next((name for name in names if max(map(len, name.encode().split(b"/"))) > LONGEST_NAME), ""):
+    if wrong := next((name for name in names if not _can_be_name(name)), ""):
         remedy = "a .txt file names one file on each line; CharText and WordText read texts"
-        raise DataError(f"{path}: this is not a list of files, but has the line {long[:40]!r}...", remedy)
+        raise DataError(f"{path}: this is not a list of files, but has the line {wrong[:40]!r}...", remedy)
     if isinstance(given, URL):
         return [local_file(given.beside(name)) for name in names]
     if urls := [name for name in names if is_url(name)]:
         raise DataError(f"{path}: it names the URL {urls[0]}", "name URLs in the source itself")
     return [path.parent / name for name in names]
+
+
+def _can_be_name(name: str) -> bool:
+    return "\0" not in name and max(map(len, name.encode().split(b"/"))) <= LONGEST_NAME
 
 
 def inside(path: Path, folder: Path) -> Path:
