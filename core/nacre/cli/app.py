@@ -22,7 +22,7 @@ from ..discovery.guard import described
 from ..discovery.offers import FIRST_PARTY, Provenance
 from ..errors import NacreError, RegistryError, nearest
 from .options import debug_option, lock_options, plugin_option, with_common
-from .streams import drop
+from .streams import drop, print_every_letter
 
 COMMANDS = ("train", "test", "predict", "explain", "layers", "backends", "plugins", "check", "doctor")
 """The core's own commands; all others are offered by plugins, some of them by nacre's own."""
@@ -67,6 +67,7 @@ class Nacre(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
         """Run with these arguments, or by default the process's own, and exit."""
+        print_every_letter()
         given = list(sys.argv[1:] if args is None else args)
         extra |= {"prog_name": "nacre", "standalone_mode": False, "obj": given}
         if "--locked" in given:  # before a command is looked for; processes that this one starts are locked too

@@ -58,12 +58,16 @@ def _program() -> str:
 
 
 def print_json(data: Any, *, lines: bool = False) -> None:
-    """Print data as JSON, on one line if `lines`; numbers that are not finite become null, because JSON has none."""
+    """Print data as JSON, on one line if `lines`; numbers that are not finite become null, because JSON has none.
+
+    Letters are escaped where stdout has not all of them.
+    """
     import json
 
     from ..files.json import finite
 
-    click.echo(json.dumps(finite(data), indent=None if lines else 2, ensure_ascii=False))
+    has_all = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    click.echo(json.dumps(finite(data), indent=None if lines else 2, ensure_ascii=not has_all))
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:

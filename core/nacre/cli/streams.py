@@ -23,6 +23,13 @@ def open_closed_streams() -> None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 (it stays open)
 
 
+def print_every_letter() -> None:
+    """Print a question mark for a letter that the encoding of stdout lacks, as that of a file on Windows may."""
+    stream: Any = sys.stdout
+    if getattr(stream, "errors", "") == "strict" and hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")
+
+
 def keep_stdout() -> None:
     """Let only `sys.stdout` reach stdout: what C code or a child process prints there goes to stderr.
 

@@ -71,6 +71,19 @@ def test_output_that_cannot_be_printed_is_told_once() -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
+def test_what_the_encoding_of_stdout_lacks_is_printed_as_it_can() -> None:
+    """Into a file, Windows prints in an encoding of its own; letters that it lacks ended a command with an error."""
+    script = [sys.executable, "-c", "from nacre.cli import main; main()"]
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+
+    def printed(*command: str) -> str:
+        done = subprocess.run([*script, *command], env=environment, capture_output=True, check=True)
+        return done.stdout.decode("cp1252")
+
+    assert "log softmax(x)[label] = x[label] - log ? exp(x)" in " ".join(printed("layers", "SoftmaxLoss").split())
+    assert "\\u03a3 exp(x)" in printed("layers", "SoftmaxLoss", "--json")
+
+
 def test_commands_are_named_as_they_can_be_typed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script, link, elsewhere = folder / ".venv" / "bin" / "nacre", folder / "on path" / "nacre", folder / "other"
     for path in (script, elsewhere / "nacre"):
