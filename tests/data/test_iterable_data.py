@@ -242,6 +242,21 @@ def test_bad_items(items: list[Any], words: str, ordered: bool) -> None:
         fed(state_at(layer_of((lambda: iter(items)) if ordered else items, 1)), 3)
 
 
+class Frame(Numbered):
+    """A stand-in for a data frame: it has columns by their names, and goes through these names."""
+
+    def __getitem__(self, number: int) -> Any:
+        raise KeyError(number)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["length", "width"])
+
+
+def test_a_data_frame_has_no_records() -> None:
+    with pytest.raises(DataError, match=r"^d: item 0: 'data' is of type <U6, but it must hold numbers"):
+        state_at(layer_of(Frame(), 1, tops="data"))
+
+
 def test_a_function_that_returns_no_iterable() -> None:
     with pytest.raises(DataError, match=r"^d: data is a function that returns int, but it must return an iterable\n"):
         state_at(layer_of(lambda: 7))

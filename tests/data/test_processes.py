@@ -220,6 +220,14 @@ def test_tables_keep_their_options(files: Path) -> None:
     state.shutdown()
 
 
+def test_sys_path_may_hold_what_is_no_text(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, files])
+    state = state_at(DataLayer(source=str(files / "x.h5"), name="d", batch_size=4, processes=1))
+    state.forward([])
+    np.testing.assert_array_equal(state.blobs[0], RECORDS["data"][:4])
+    state.shutdown()
+
+
 def test_records_without_numbers_come_through_one_process(tmp_path: Path, new_registry: NewRegistry) -> None:
     new_registry().load_file(TESTS / "line_store.py")
     path = tmp_path / "x.lines"

@@ -141,7 +141,7 @@ def is_numbered(data: Any) -> bool:
         return True
     try:
         return not len(data) or data[0] is not None
-    except (NotImplementedError, TypeError):
+    except (LookupError, NotImplementedError, TypeError):  # a mapping, or a data frame, has others than numbers
         return False
 
 

@@ -279,7 +279,8 @@ class _Children:
         self.job = job
         self.closed = False
         self.folder = str(Path.cwd())
-        path = os.pathsep.join(entry or self.folder for entry in sys.path)
+        entries = [entry or self.folder for entry in sys.path if isinstance(entry, str)]  # Python ignores others too
+        path = os.pathsep.join(entries)
         self.environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": path}
         self.every: list[_Child] = []
         try:

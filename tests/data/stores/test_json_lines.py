@@ -106,6 +106,7 @@ def test_keys_are_lines(tmp_path):
         ('{"a": 1} {"a": 1}\n', ": line 1 is not JSON: at character 10: Extra data"),
         ('{"a": 1}\n \n', ": line 2 is not JSON"),
         ("[1, 2]\n", ": line 1 is [1, 2], which is not an object"),
+        ('{"a": "\\ud83d\\ude00 \\\\ud800"}\n{"a": "\\uD800x"}\n', r": line 2 has '\ud800', which is half a character"),
         ("{}\n", ": line 1 has no fields"),
         ('{"key": "x"}\n', ": line 1 has no fields"),
         ('{"a": 1, "a": 2}\n', ": line 1 has the field 'a' twice"),

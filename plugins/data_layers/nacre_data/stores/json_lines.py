@@ -285,7 +285,18 @@ def parsed(content: str, where: str) -> dict[str, Any]:
     if not isinstance(record, dict):
         example = '{"data": [0.5], "label": 1}'
         raise DataError(f"{where} is {_brief(record)}, which is not an object", f"write lines such as {example}")
+    if "\\ud" in content or "\\uD" in content:
+        _check_texts(record, where)
     return record
+
+
+def _check_texts(record: Any, where: str) -> None:
+    """Refuse halves of characters, which Python's texts can hold, but no file in UTF-8."""
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        raise DataError(f"{where} has {half}, which is half a character", "write both halves, or the letter") from error
 
 
 class JSONLinesWriter(LinesWriter):
