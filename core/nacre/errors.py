@@ -46,7 +46,7 @@ def name_in_messages(path: Path, name: str) -> None:
 
 def as_named(text: str) -> str:
     """Return a text with the names of files as the person wrote them."""
-    for path, name in _named.items():
+    for path, name in list(_named.items()):  # another thread, which fetches a file, may add to it
         text = text.replace(path, name)
     return text
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from nacre import DataError
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacre import DataError, errors
 
 
 class SlowError(DataError):
@@ -19,3 +24,16 @@ def test_an_error_with_another_message_keeps_the_rest() -> None:
     assert type(other) is SlowError
     assert (str(other), other.remedy, other.seconds) == ("x.csv: it took 3 s\n  wait", "wait", 3)
     assert str(first) == "it took 3 s\n  wait"
+
+
+def test_another_thread_may_fetch_a_file_while_a_message_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors, "_named", {"/copies/a": "https://example.org/a", "/copies/b": "https://example.org/b"})
+
+    class Text(str):
+        __slots__ = ()
+
+        def replace(self, *args: Any) -> Text:
+            errors.name_in_messages(Path("/copies/c"), "https://example.org/c")
+            return Text(super().replace(*args))
+
+    assert errors.as_named(Text("/copies/b: it is cut")) == "https://example.org/b: it is cut"

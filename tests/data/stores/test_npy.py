@@ -16,8 +16,9 @@ import pytest
 
 from nacre import DataError, Field
 from nacre.testing import StoreTests
+from nacre_data import quiet
 from nacre_data.stores import raw
-from nacre_data.stores.npy import NPY, NPZ
+from nacre_data.stores.npy import HEADERS, NPY, NPZ
 
 
 class TestNPY(StoreTests):
@@ -86,6 +87,65 @@ def test_only_so_many_bytes_of_all_files_stay_in_memory(tmp_path: Path, monkeypa
             for _ in range(3):
                 reader.read(np.arange(20), {"data": np.empty((20, 3), np.uint8)})
         assert [reader.rows_in_file.kept is None for reader in readers] == [False, True]
+
+
+def test_files_in_memory_are_counted_by_one_thread_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While they are counted, none is added."""
+    held: list[bool] = []
+
+    class Other:
+        size = 0
+
+        @property
+        def count(self) -> int:
+            held.append(raw.RawRows.lock.locked())
+            return 0
+
+    other = Other()
+    monkeypatch.setattr(raw.RawRows, "keeping", WeakSet([other]))
+    np.save(tmp_path / "a.npy", np.zeros((20, 3), np.uint8))
+    with NPY().open(tmp_path / "a.npy") as opened:
+        for _ in range(3):
+            opened.read(np.arange(20), {"data": np.empty((20, 3), np.uint8)})
+    assert held == [True]
+
+
+def test_rows_that_cannot_be_kept_are_not_taken_for_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, out = tmp_path / "a.npy", np.empty((20, 3), np.uint8)
+    np.save(path, np.ones((20, 3), np.uint8))
+    with NPY().open(path) as reader:
+        opened: Any = reader
+        opened.read(np.arange(20), {"data": out})
+        with monkeypatch.context() as broken:
+            broken.setattr(raw.RawRows, "_fill", refuse)
+            with pytest.raises(OSError, match="not now"):
+                opened.read(np.arange(20), {"data": out})
+        assert opened.rows_in_file.kept is None
+        opened.read(np.arange(20), {"data": out})
+    assert (out == 1).all()
+
+
+def refuse(*_: Any) -> None:
+    raise OSError("not now")
+
+
+def test_a_header_is_read_without_warnings_by_one_thread_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which warnings are shown is a setting of the process, so that two threads would leave them switched off."""
+    np.save(tmp_path / "a.npy", np.zeros(3))
+    before, read, held = list(warnings.filters), HEADERS[1, 0], list[bool]()
+
+    def header(file: Any) -> Any:
+        held.append(quiet.LOCK.locked())
+        warnings.warn("one that is not shown", stacklevel=1)
+        return read(file)
+
+    monkeypatch.setitem(HEADERS, (1, 0), header)
+    NPY().open(tmp_path / "a.npy").close()
+    assert held == [True]
+    assert not quiet.LOCK.locked()
+    assert warnings.filters == before
 
 
 # Damaged and hostile files

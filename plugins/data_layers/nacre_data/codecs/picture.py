@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
-import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
@@ -13,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from nacre import Codec, Converted, DataError, Field, Pair, default, non_negative, wholes
+
+from ..quiet import quiet
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -39,7 +39,6 @@ ORIENTATION = 0x112  # in EXIF data; with 5 to 8 rows and columns are exchanged
 TILE_WIDTH, TILE_LENGTH = 322, 323  # tags of a TIFF
 PARTS = (8, 4, 2)  # a JPEG can be unpacked at an eighth, a quarter or half of its size
 SPARE = 5  # it stays so many times larger than the scaled picture: then those pixels differ by 2 or 3 at most
-_quiet = threading.Lock()  # what warns is a setting of the whole process
 
 NewHeight = Annotated[int, non_negative, "rows that the picture is scaled to; 0: see `short_side`"]
 NewWidth = Annotated[int, non_negative, "columns that the picture is scaled to"]
@@ -219,7 +218,7 @@ def _opened(data: bytes) -> Generator[Image]:
     """
     pillow = _pillow()
     try:
-        with _quiet, warnings.catch_warnings(action="ignore"):  # of a size that is refused below
+        with quiet():  # of a size that is refused below
             opened = pillow.open(io.BytesIO(data), formats=FORMATS)
         with opened as image:
             tags: Mapping[int, int] = getattr(image, "tag_v2", {})  # the tiles of a TIFF may be larger than itself

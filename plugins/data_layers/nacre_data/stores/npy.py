@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -26,6 +25,7 @@ from nacre.files import NewFile, check_file, os_errors, unchanged
 
 from ..checks import check_counts, check_entries
 from ..files import Modest
+from ..quiet import quiet
 from ..records import in_a_row, take
 from .raw import RawRows
 
@@ -220,7 +220,7 @@ def read_header(file: BinaryIO, where: str, size: int) -> tuple[tuple[int, ...],
         DataError: they cannot be read, are no numbers, or say more bytes than the file has.
     """
     try:
-        with warnings.catch_warnings(action="ignore"):  # for headers written by Python 2, which are valid
+        with quiet():  # for headers written by Python 2, which are valid
             shape, fortran_order, dtype = HEADERS[read_magic(file)](file)
     except Exception as error:  # the header is Python code, on which NumPy's parser may fail in any way
         raise DataError(f"{where}: damaged: its header cannot be read", REMEDY) from error

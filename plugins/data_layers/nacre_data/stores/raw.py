@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from io import RawIOBase
 from itertools import pairwise
 from math import prod
@@ -31,6 +32,8 @@ class RawRows:
     """
 
     keeping: ClassVar[WeakSet[RawRows]] = WeakSet()
+    lock: ClassVar[threading.Lock] = threading.Lock()
+    """Held while `keeping` is looked at and changed, which several threads do."""
 
     def __init__(
         self,
@@ -63,19 +66,27 @@ class RawRows:
 
     def _read_kept(self, numbers: np.ndarray, rows: np.ndarray) -> bool:
         """Read rows from memory, if they are to be there."""
-        size = self.count * self.size
         if self.kept is None:
-            if self.read_bytes < size or size + sum(one.count * one.size for one in self.keeping) > KEPT:
+            if self.read_bytes < self.count * self.size or not self._take_room():
                 return False
-            self.kept = np.empty((self.count, *self.shape), self.dtype)
-            self._fill(np.arange(self.count), self.kept.view(np.uint8).reshape(self.count, self.size))
-            self.keeping.add(self)
+            kept = np.empty((self.count, *self.shape), self.dtype)
+            self._fill(np.arange(self.count), kept.view(np.uint8).reshape(self.count, self.size))
+            self.kept = kept
         with self.watched.reading():
             if in_a_row(numbers):
                 rows[...] = self.kept[numbers[0] : numbers[-1] + 1]
             else:
                 self.kept.take(numbers, axis=0, out=rows, mode="clip")
         return True
+
+    def _take_room(self) -> bool:
+        """Return whether there is room in memory for all rows; it is theirs until the file is closed."""
+        with self.lock:
+            self.keeping.add(self)
+            if sum(one.count * one.size for one in self.keeping) <= KEPT:
+                return True
+            self.keeping.discard(self)
+            return False
 
     def _fill(self, numbers: np.ndarray, rows: np.ndarray) -> None:
         """Read runs of consecutive rows in one call each."""
@@ -91,6 +102,7 @@ class RawRows:
         self.read_bytes += rows.size + CALL * len(starts)
 
     def close(self) -> None:
-        self.keeping.discard(self)
+        with self.lock:
+            self.keeping.discard(self)
         self.kept = None
         self.file.close()
