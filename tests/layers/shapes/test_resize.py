@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.trial import Example
+from nacre_layers.shapes import resize
 from nacre_layers.shapes.resize import ResizeLayer
 
 
@@ -151,3 +152,11 @@ def test_a_bottom_without_images():
         ConfigError, match=r"y: the bottom of shape \(2, 3\) must be \(images, channels, rows, columns\)"
     ):
         made(np.zeros((2, 3)), size=2)
+
+
+def test_a_net_that_is_only_planned_lists_no_pixels(monkeypatch):
+    """They may be more than there is memory for."""
+    monkeypatch.setattr(resize, "Taps", None)
+    layers = [InputLayer(tops="x", shape=(1, 4, 4)), ResizeLayer(bottoms="x", tops="y", size=10**6)]
+    with Net("n", layers, backend="numpy", allocate=False) as net:
+        assert "1000000" in str(net.summary())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import floor, prod
 from typing import Annotated, Any, Literal
@@ -66,15 +66,16 @@ class ResizeState(LayerState, of=ResizeLayer, reads="", capturable=True):
 
     def __init__(self, layer: ResizeLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.maps = [_maps(layer, one.shape) for one in inputs]
-        for one, maps in zip(inputs, self.maps, strict=True):
-            shape = [maps[axis].count if axis in maps else length for axis, length in enumerate(one.shape)]
+        self.lengths = [one.shape[2:] for one in inputs]
+        for one in inputs:
+            shape = (*one.shape[:2], *_sizes(layer, one.shape))
             self.blobs.append(backend.blob(shape, one.dtype if layer.mode == "nearest" else None))
 
     def ready(self) -> None:
-        place = self.backend
-        self.ways = [[(axis, taps.placed(place)) for axis, taps in reversed(maps.items())] for maps in self.maps]
-        self.back = [[(axis, taps.back.placed(place)) for axis, taps in maps.items()] for maps in self.maps]
+        sizes = [y.shape[2:] for y in self.blobs]
+        maps = [_maps(self.layer, *both) for both in zip(self.lengths, sizes, strict=True)]
+        self.ways = [[(axis, taps.placed(self.backend)) for axis, taps in reversed(one.items())] for one in maps]
+        self.back = [[(axis, taps.back.placed(self.backend)) for axis, taps in one.items()] for one in maps]
 
     def forward(self, inputs: list[Array]) -> None:
         for x, y, ways in zip(inputs, self.blobs, self.ways, strict=True):
@@ -86,22 +87,26 @@ class ResizeState(LayerState, of=ResizeLayer, reads="", capturable=True):
                 through(self.backend, dy, ways, dx)
 
 
-def _maps(layer: ResizeLayer, shape: tuple[int, ...]) -> dict[int, Taps]:
-    """Return what maps each axis after the channels to its new length."""
+def _sizes(layer: ResizeLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the new length of each axis after the channels."""
     lengths = shape[2:]
     if not lengths:
         raise ConfigError(f"{layer.name}: the bottom of shape {shape} must be (images, channels, rows, columns)")
-    if layer.factor is not None:
-        sizes = tuple(floor(length * layer.factor) for length in lengths)
-        steps = [1 / Fraction(layer.factor)] * len(lengths)
-    else:
-        sizes = spread(layer.size, len(lengths), f"{layer.name}: size")
-        steps = [Fraction(length, size) for length, size in zip(lengths, sizes, strict=True)]
+    if layer.factor is None:
+        return spread(layer.size, len(lengths), f"{layer.name}: size")
+    sizes = tuple(floor(length * layer.factor) for length in lengths)
     if not prod(sizes):
         raise ConfigError(f"{layer.name}: factor={layer.factor} leaves no pixel of the images of shape {lengths}")
-    entries = _nearest if layer.mode == "nearest" else _linear
-    parts = zip(range(2, len(shape)), lengths, sizes, steps, strict=True)
-    return {axis: Taps(size, length, entries(length, size, step)) for axis, length, size, step in parts}
+    return sizes
+
+
+def _maps(layer: ResizeLayer, lengths: Sequence[int], sizes: Sequence[int]) -> dict[int, Taps]:
+    """Return what maps each axis after the channels to its new length; they are as large as the images."""
+    entries, maps = _nearest if layer.mode == "nearest" else _linear, dict[int, Taps]()
+    for axis, (length, size) in enumerate(zip(lengths, sizes, strict=True), 2):
+        step = Fraction(length, size) if layer.factor is None else 1 / Fraction(layer.factor)
+        maps[axis] = Taps(size, length, entries(length, size, step))
+    return maps
 
 
 def _nearest(length: int, size: int, step: Fraction) -> Iterator[tuple[int, int, float]]:
