@@ -361,7 +361,7 @@ class Shelf:
             axis: axis of the classes (different from 0); by default 1
             threshold: labels of the scores' shape are true if they are above it (finite); by default 0.5
             ignore_label: class numbers of this value are ignored; by default None
-            per_class: report the statistic of each class too, with `_0`, `_1`, ... behind its name; by default False
+            per_class: report the statistic of each class too, with `_0`, `_1`, ... after its name; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
             partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
@@ -3294,7 +3294,7 @@ class Shelf:
             axis: axis of the classes (different from 0); by default 1
             threshold: labels of the scores' shape are true if they are above it (finite); by default 0.5
             ignore_label: class numbers of this value are ignored; by default None
-            per_class: report the statistic of each class too, with `_0`, `_1`, ... behind its name; by default False
+            per_class: report the statistic of each class too, with `_0`, `_1`, ... after its name; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
             partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
@@ -3666,7 +3666,7 @@ class Shelf:
             source: files or folders, or .txt lists of them; relative to the net file (at least 1)
             batch_size: number of records in a batch (above 0)
             codec: codec of the values; by default that of the first record, and Record in a new file
-            torn_tail: whether to leave away a last record that is cut, as after a crash of its writer; by default False
+            torn_tail: whether to leave out a last record that is cut, as after a crash of its writer; by default False
             random_skip: in phase train, begin at a random record, from 0 to this (0 or more); by default 0
             shape: shape of a record of the first top, if records differ, as pictures do (above 0)
             cache_bytes: keep the data in memory if they have no more bytes than this (0 or more); by default 268435456

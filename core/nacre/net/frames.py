@@ -65,7 +65,9 @@ def array_of(name: str, given: Any, known: Sequence[str] = ()) -> np.ndarray:
     import numpy as np
 
     if np.ma.is_masked(given):
-        raise DataError(f"'{name}' has masked numbers, which nothing could be computed from", "fill them: x.filled(0)")
+        raise DataError(
+            f"'{name}' has masked numbers, and nothing can be computed from these", "fill them: x.filled(0)"
+        )
     names = column_names(given)
     places = _order(name, names, known) if names and known and names != tuple(known) else None
     try:

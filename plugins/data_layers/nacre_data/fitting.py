@@ -63,7 +63,7 @@ def fitting_complaints(layer: Any) -> Iterator[str]:
 
 
 def with_prefixes(transformers: Sequence[tuple[str, Transformer]]) -> Iterator[tuple[str, Transformer, str]]:
-    """Yield (top, transformer, prefix): the begin of the keys of what it is fitted to; "" for names of classes."""
+    """Yield (top, transformer, prefix): the beginning of the keys of what it is fitted to; "" for names of classes."""
     counts = Counter[tuple[str, str]]()
     for top, transformer in transformers:
         kind = type_name(type(transformer))

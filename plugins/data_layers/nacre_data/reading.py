@@ -38,7 +38,7 @@ class ReadingLayer(RecordSourceLayer, is_source=True):
 class SourceReader(ReaderWrapper):
     """What a source reads: files that are opened here or in other processes, perhaps without their damaged records.
 
-    A record that is left out is replaced by the one before it in the same `read`, of a batch or a chunk; at its begin,
+    A record that is left out is replaced by the one before it in the same `read`, of a batch or a chunk; at its start,
     by the first that can be read. `damaged` are the numbers of those found so far, and why each cannot be read.
 
     Raises:

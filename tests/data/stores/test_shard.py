@@ -141,7 +141,7 @@ def test_any_tuples_are_indexed(tmp_path, pairs):
 
 
 def test_truncated_after_each_byte(tmp_path):
-    """A torn record is told with its number, or left away as told, and never read."""
+    """A torn record is told with its number, or left out as told, and never read."""
     path = shard(tmp_path / "x.kvfile", range(3))
     data, each = path.read_bytes(), len(tuple_of(b"00000", value(0)))
     for end in range(len(data)):

@@ -23,8 +23,8 @@ SINGLE = (".dat", ".kvfile")
 LENGTH = Struct("<Q")  # size_t; the comment in SINGA's header says uint32, its code does not
 MARKS = {b"sg\x00\x00": False, b"sg\x01\x00": True}
 """What stands before each tuple since SINGA 1.0: whether it has a key. As a length it would be above 2^32."""
-REMEDY = "continue it with append=True, which cuts the rest, or give torn_tail = true, which leaves it away"
-TornTail = Annotated[bool, "whether to leave away a last record that is cut, as after a crash of its writer"]
+REMEDY = "give torn_tail = true, which leaves it out; or continue it with append=True, which cuts the rest"
+TornTail = Annotated[bool, "whether to leave out a last record that is cut, as after a crash of its writer"]
 
 
 class Shard(Store):

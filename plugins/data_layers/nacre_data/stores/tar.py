@@ -84,7 +84,7 @@ class Tar(Store):
 def _check_name(path: Path) -> None:
     if path.name.lower().endswith(COMPRESSED):
         message = (
-            f"{path}: a compressed archive can only be unpacked from its begin, not read by the number of a record"
+            f"{path}: a compressed archive can only be unpacked from its beginning, not read by the number of a record"
         )
         raise DataError(message, "unpack it, such as with gunzip: pictures in it are compressed anyway")
 
