@@ -80,14 +80,19 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Generator[Any]:
         yield cupy_standin.watched()()
 
 
-def computed(here: Any, *, wanted: bool = False, **options: Any) -> tuple[Any, list[np.ndarray]]:
+def computed(
+    here: Any, *, wanted: bool = False, refrozen: bool = False, **options: Any
+) -> tuple[Any, list[np.ndarray]]:
     x, label = nacre.Input((3, 17, 16), name="x", batch_size=4), nacre.Input((), name="label", batch_size=4)
     maps = L.Convolution(n_filter=6, kernel=(7, 5), stride=(3, 2), pad=(2, 1), name="conv")(x)
-    layers = [L.SoftmaxLoss()(L.InnerProduct(output_dim=3)(maps), label)]
+    layers = [L.SoftmaxLoss()(L.InnerProduct(output_dim=3, name="ip")(maps), label)]
     with Net(
         "maps", layers, backend=here, seed=1, input_gradients=["x"] if wanted else [], keep="all", **options
     ) as net:
         for turn in range(3):  # called, captured and replayed
+            if refrozen and turn == 1:
+                net.freeze("ip")
+                net.unfreeze("ip")
             net.write("x", np.random.default_rng(turn).normal(size=(4, 3, 17, 16)))
             net.write("label", [0, 1, 2, 1])
             net.forward()
@@ -96,9 +101,10 @@ def computed(here: Any, *, wanted: bool = False, **options: Any) -> tuple[Any, l
         return net.node_ops["conv"].state, found
 
 
+@pytest.mark.parametrize("refrozen", [False, True])
 @pytest.mark.parametrize("compute", [None, "bf16"])
-def test_a_layer_is_that_on_numpy(backend: Any, compute: str | None) -> None:
-    kernel, found = computed(backend, compute=compute)
+def test_a_layer_is_that_on_numpy(backend: Any, compute: str | None, refrozen: bool) -> None:
+    kernel, found = computed(backend, compute=compute, refrozen=refrozen)
     assert kernel.squares is not None and kernel.one.channels == (24 if compute else 20) and kernel.one.stride == (1, 1)
     for one, other in zip(found, computed("numpy")[1], strict=True):
         assert np.linalg.norm(one - other) < 2e-2 * np.linalg.norm(other)

@@ -50,6 +50,7 @@ class ConvolutionKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
         self.kind = "uint16" if view.compute == "bf16" else "float32"
         self.narrow_bias = view.empty((g.filters,), self.kind) if self.kind != "float32" and self.layer.bias else None
         self.sums = BiasGradient(view, prod(g.top) // g.filters, g.filters)
+        self.one = Convolution.of(g, self.layer.n_group)  # not that of squares, if it was ready before
         trains = self.blobs_diff[0] is not None
         wanted: dict[Way, bool] = {
             "forward": True,
