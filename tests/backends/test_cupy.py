@@ -809,11 +809,18 @@ def test_a_product_may_be_written_over_what_it_reads(cupy: Any, backend: Any) ->
     np.testing.assert_allclose(array.get(), host @ host, rtol=1e-12)
 
 
-def test_products_with_whole_numbers_can_be_captured(cupy: Any, backend: Any, calls: Counter[str]) -> None:
-    a, b = np.linspace(-1, 1, 12).reshape(3, 4), np.arange(20).reshape(4, 5)
-    out = backend.empty((3, 5), "float64")
-    backend.xp.matmul(cupy.asarray(a), cupy.asarray(b), out=out)
+@pytest.mark.parametrize("to", ["float32", "float64"])
+@pytest.mark.parametrize("other", ["uint8", "int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("one", ["float32", "float64"])
+def test_products_of_two_types_can_be_captured(
+    cupy: Any, backend: Any, calls: Counter[str], one: str, other: str, to: str
+) -> None:
+    a, b = np.linspace(-1, 1, 12).reshape(3, 4).astype(one), np.arange(20).reshape(4, 5).astype(other)
+    out = backend.empty((3, 5), to)
+    assert backend.xp.matmul(cupy.asarray(a), cupy.asarray(b), out=out) is out
     assert np.allclose(out.get(), a @ b) and calls["cublasLtMatmul"] == 1
+    made = backend.xp.matmul(cupy.asarray(b.T), cupy.asarray(a.T))
+    assert made.dtype == np.result_type(a, b) and np.allclose(made.get(), (a @ b).T) and calls["cublasLtMatmul"] == 2
 
 
 def test_products_of_whole_numbers_and_of_nothing(cupy: Any, backend: Any) -> None:

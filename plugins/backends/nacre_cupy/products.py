@@ -107,8 +107,11 @@ class Products:
         cupy = self._cupy
         if not (isinstance(a, cupy.ndarray) and isinstance(b, cupy.ndarray)):
             return cupy.matmul(a, b) if out is None else cupy.matmul(a, b, out=out)
-        if out is not None and str(out.dtype) in TYPES and np.result_type(a.dtype, b.dtype) == out.dtype:
-            a, b = (one if one.dtype == out.dtype else one.astype(out.dtype) for one in (a, b))  # of whole numbers
+        if str(kind := np.result_type(a.dtype, b.dtype)) in TYPES:
+            a, b = (one if one.dtype == kind else one.astype(kind) for one in (a, b))  # of whole numbers, or narrower
+            if out is not None and out.dtype != kind:
+                cupy.copyto(out, self.matmul(a, b))
+                return out
         if not self._can(a, b, out):
             return cupy.matmul(a, b) if out is None else cupy.matmul(a, b, out=out)
         left = a.reshape(1, -1) if a.ndim == 1 else a
