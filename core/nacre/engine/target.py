@@ -138,6 +138,10 @@ class Target:
         """Return why a kernel cannot be used here, or None; a plugin's `supports` may return anything."""
         if kernel.dtypes and self.dtype not in kernel.dtypes:
             return f"computes in {', '.join(kernel.dtypes)}, not {self.dtype}"
+        if getattr(kernel, "same_dtype", False):
+            floating = {one.dtype for one in inputs if "float" in one.dtype}
+            if others := sorted(floating - {self.dtype}):
+                return f"serves floating bottoms of the net's type, {self.dtype}, not {', '.join(others)}"
         if self.deterministic and not getattr(kernel, "deterministic", True):
             return "its bits differ from run to run, but the net is deterministic"
         if (known := getattr(kernel, "nacre_version", 1)) != thing.nacre_version:

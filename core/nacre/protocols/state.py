@@ -53,6 +53,8 @@ class LayerState:
     host_only: ClassVar[bool] = False
     capturable: bool | Literal["rows"] = False
     dtypes: ClassVar[tuple[str, ...]] = ()
+    same_dtype: ClassVar[bool] = False
+    """Whether a kernel reads floating bottoms as numbers of the net's type: it is left out where one has another."""
     deterministic: ClassVar[bool] = True
     on_plain: bool = False
     fuses: ClassVar[tuple[str, ...]] = ()

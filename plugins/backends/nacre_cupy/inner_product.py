@@ -11,6 +11,7 @@ from nacre_layers.neurons import is_relu
 
 from .kernels.bias import BiasGradient
 from .kernels.blobs import convert, transpose
+from .kernels.launch import not_floating
 from .kernels.narrow import multiply_narrow
 
 
@@ -21,13 +22,15 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
     gradients of the parameters written in it. In float64 the neuron is not its work.
     """
 
-    in_bf16 = True
+    in_bf16 = same_dtype = True
 
     @classmethod
     def supports(cls, layer: InnerProductLayer, inputs: list[Any]) -> str | None:
         if layer.axis == 0:
             return "serves no axis=0, for which every pass looks at the number of rows"
-        return None if layer.bias and not layer.transpose else "serves layers with a bias and an untransposed weight"
+        if not layer.bias or layer.transpose:
+            return "serves layers with a bias and an untransposed weight"
+        return not_floating(inputs)
 
     def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)

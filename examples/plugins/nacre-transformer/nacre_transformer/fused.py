@@ -71,6 +71,8 @@ def graph_of(cudnn: Any, one: Sizes, way: str, dtype: str, **where: Any) -> Any:
 class FusedKernel(DotProductAttentionState, reads="inputs blobs", dtypes=("float32", "float64"), on_plain=True):
     """Attention by cuDNN in nets that compute in bf16, if it can; else the layer's own state."""
 
+    same_dtype = True
+
     @classmethod
     def supports(cls, layer: DotProductAttentionLayer, inputs: list[Any]) -> str | None:
         """Decline what cuDNN is not asked for."""

@@ -30,7 +30,7 @@ from nacre_layers.neurons import (
 )
 
 from .chain import Link, LinkedKernel
-from .launch import LANES, TYPES, CudaKernel, launch
+from .launch import LANES, TYPES, CudaKernel, launch, not_floating
 
 NEURONS: dict[type, Callable[[Any], tuple[float, ...]]] = {
     ELU: lambda neuron: (neuron.alpha,),
@@ -75,9 +75,7 @@ class NeuronKernel(LinkedKernel, reads="blobs"):
 
     @classmethod
     def supports(cls, layer: Neuron, inputs: list[Any]) -> str | None:
-        if any("float" not in one.dtype for one in inputs):
-            return f"serves a floating type, not {inputs[0].dtype}"
-        return None if type(layer) in NEURONS else f"does not know {type(layer).__name__}"
+        return not_floating(inputs) or (None if type(layer) in NEURONS else f"does not know {type(layer).__name__}")
 
     def __init__(self, layer: Neuron, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)

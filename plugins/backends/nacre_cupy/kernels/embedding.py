@@ -23,6 +23,7 @@ class EmbeddingKernel(CudaKernel, reads=""):
     """
 
     in_bf16 = True
+    same_dtype = False
 
     @classmethod
     def supports(cls, layer: EmbeddingLayer, inputs: list[Any]) -> str | None:

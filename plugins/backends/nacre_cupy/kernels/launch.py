@@ -101,13 +101,25 @@ def unknown_numbers(what: str, inputs: Sequence[Any]) -> str | None:
     return f"serves {what} of {', '.join(NUMBERS)}, not {unknown[0]}" if unknown else None
 
 
+def not_floating(inputs: Sequence[Any]) -> str | None:
+    """Return why no kernel serves bottoms of whole numbers, or None."""
+    if any("float" not in one.dtype for one in inputs):
+        return f"serves bottoms of a floating type, not {', '.join(one.dtype for one in inputs)}"
+    return None
+
+
 def too_large(shapes: Sequence[Sequence[int]]) -> str | None:
     """Return why no kernel serves blobs of these shapes, or None."""
     return f"serves blobs of fewer than {MOST} numbers" if any(prod(shape) >= MOST for shape in shapes) else None
 
 
 class CudaKernel(LayerState, capturable=True, dtypes=("float32", "float64")):
-    """A kernel that only enqueues, on the arrays that it has from `ready` on."""
+    """A kernel that only enqueues, on the arrays that it has from `ready` on.
+
+    It reads all bottoms as numbers of the net's type; one that reads others says that it has not the `same_dtype`.
+    """
+
+    same_dtype = True
 
     in_bf16 = False
     """Whether its blobs are of bf16 in a net that computes in that; else they are plain arrays of float32."""
@@ -120,9 +132,7 @@ class CudaKernel(LayerState, capturable=True, dtypes=("float32", "float64")):
 
     @classmethod
     def supports(cls, layer: Any, inputs: list[Any]) -> str | None:
-        if any("float" not in one.dtype for one in inputs):
-            return f"serves bottoms of a floating type, not {', '.join(one.dtype for one in inputs)}"
-        return too_large([one.shape for one in inputs])
+        return not_floating(inputs) or too_large([one.shape for one in inputs])
 
     def apply_relu(self, neuron: Neuron) -> None:
         """Let the kernel apply a layer's neuron itself if it is a ReLU, whose gradient is seen in the tops."""

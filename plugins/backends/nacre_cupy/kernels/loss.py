@@ -24,6 +24,8 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs"):
     type: these would be rounded, too. All else is in float32.
     """
 
+    same_dtype = False
+
     @classmethod
     def supports(cls, layer: SoftmaxLossLayer, inputs: list[Any]) -> str | None:
         if reason := super().supports(layer, inputs[:1]):

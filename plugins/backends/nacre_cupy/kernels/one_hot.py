@@ -15,6 +15,7 @@ class OneHotKernel(CudaKernel, reads=""):
     """Vectors with a single 1, in bf16 too, unless there are bottoms of a floating type: these would be rounded."""
 
     in_bf16 = True
+    same_dtype = False
 
     @classmethod
     def supports(cls, layer: OneHotLayer, inputs: list[Any]) -> str | None:
