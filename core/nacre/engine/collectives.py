@@ -111,7 +111,7 @@ class Collectives(Shares):
                     continue
                 counted = op in self.losing and op.state.divided_by != "nothing"
                 counts[name] = self._count(op, rows) if counted else 0
-                loss = share_of_part(op, self._own_losses.values()) * float(op.state.loss)
+                loss = float(share_of_part(op, self._own_losses.values())) * float(op.state.loss)
                 found[:, place] = loss * max(counts[name], 1), counts[name]
         self.communicator.allreduce(found, ordered=True)
         totals = np.maximum(found[1], 1)

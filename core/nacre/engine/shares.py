@@ -59,24 +59,35 @@ class Shares:
             self.of[op.name] = 0.0 if empty else 1.0 if nothing else max(count, 1) / max(total, 1)
 
     def _count(self, op: Op, rows: int) -> int:
-        return int(op.state.n_counted) if op.state.divided_by == "count" else rows
+        if op.state.divided_by != "count":
+            return rows
+        count: Any = op.state.n_counted
+        backend = op.state.backend.backend
+        known = backend.on_host or isinstance(count, int)
+        return int(count if known else backend.to_host(count))  # for which it waits: other ranks need it
 
     def backward_step(self, op: Op) -> Step:
         """Return the step that multiplies the gradients that a loss has written."""
         return _scaling(op, lambda: self.of[op.name])
 
 
-def share_of_part(op: Op, ops: Iterable[Op]) -> float:
+def share_of_part(op: Op, ops: Iterable[Op]) -> Any:
     """Return what the loss of an op counts in that of the whole batch, of which its node may have a part.
 
-    Those of the other parts are among `ops`, and have run: one that is divided by a count of its own counts so much.
+    Those of the other parts are among `ops`, and have run: one that is divided by a count of its own counts so much. On
+    a device that is an array of one, for which nobody has waited.
     """
     if (micro := op.node.micro) is None or op.state.divided_by == "nothing":
         return 1.0
     if op.state.divided_by == "rows":
         return 1 / micro.count
     parts = [one for one in ops if one.neuron is None and one.node.micro and one.node.micro.name == micro.name]
-    return max(int(op.state.n_counted), 1) / max(sum(int(one.state.n_counted) for one in parts), 1)
+    own: Any = op.state.n_counted
+    every: Any = sum(one.state.n_counted for one in parts)
+    if op.state.backend.backend.on_host or isinstance(every, int):
+        return max(int(own), 1) / max(int(every), 1)
+    xp = op.state.backend.xp
+    return xp.maximum(own, 1) / xp.maximum(every, 1)
 
 
 def part_steps(op: Op, ops: Sequence[Op]) -> list[Step]:
@@ -87,16 +98,21 @@ def part_steps(op: Op, ops: Sequence[Op]) -> list[Step]:
     return [_scaling(op, lambda: share_of_part(op, ops))]
 
 
-def _scaling(op: Op, share: Callable[[], float]) -> Step:
-    xp = op.backend.xp
+def _scaling(op: Op, share: Callable[[], Any]) -> Step:
+    backend, xp, scratch = op.backend, op.backend.xp, op.state.backend.scratch
     trained = [one for one in op.state.parameters if one.trainable]
 
     def scale() -> None:
         factor = share()
         gradients = [one.gradient for one in trained if not one.frozen]
         for gradient in [*op.given_diffs, *gradients]:
-            if gradient is not None:
-                array: Any = gradient.memory if isinstance(gradient, Own) else gradient
+            array: Any = backend.elements(gradient) if isinstance(gradient, Own) else gradient
+            if array is not None:
                 xp.multiply(array, factor, out=array)
+            elif gradient is not None:  # its memory holds something else than its numbers, such as bits of bf16
+                array = scratch(gradient.shape)
+                backend.unpack(gradient, array)
+                xp.multiply(array, factor, out=array)
+                backend.pack(array, gradient)
 
     return Step("share", op.name, scale)

@@ -61,7 +61,7 @@ class Statistics:
         try:
             for op in self._losing:
                 if shares is None or shares.of[op.name]:  # else this rank had no row, and the loss was not run
-                    found[op.name] = share_of_part(op, self._losing) * float(op.state.loss)
+                    found[op.name] = float(share_of_part(op, self._losing)) * float(op.state.loss)
         except (AttributeError, TypeError, ValueError) as error:
             raise self._no_loss(error) from error
         every = found if shares is None else self._of_all_ranks(found, shares)
