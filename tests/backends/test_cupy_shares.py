@@ -22,7 +22,12 @@ pytestmark = pytest.mark.usefixtures("cupy")
 
 X = np.random.default_rng(0).normal(size=(8, 6)).astype(np.float32)
 LABELS = np.array([0, 1, 2, 1, 3, 9, 9, 9])  # of which the second half has fewer that are not ignored
-LOSSES: list[dict[str, Any]] = [{"ignore_label": 9, "normalize": "batch"}]
+LOSSES: list[dict[str, Any]] = [
+    {},
+    {"ignore_label": 9},
+    {"ignore_label": 9, "normalize": "none"},
+    {"ignore_label": 9, "normalize": "batch"},
+]
 
 
 def trained(backend: Any, loss: Any, communicator: Any = None, **options: Any) -> tuple[float, np.ndarray]:

@@ -111,7 +111,8 @@ __global__ void softmax_loss_rows(const T *x, const void *labels, i64 label_type
     }
 }
 
-// result: the loss, and what gradients are multiplied by; `right` whether all labels that count are classes. One block.
+// result: the loss, what gradients are multiplied by, and how many labels are not ignored; `right` whether all labels
+// that count are classes. One block.
 template <class W>
 __global__ void softmax_loss_total(void *known_memory, i64 count, i64 images, const double *scalars, i64 rows,
                                    double weight, i64 normalize, double *result, u8 *right) {
@@ -133,6 +134,7 @@ __global__ void softmax_loss_total(void *known_memory, i64 count, i64 images, co
     const double factor = weight / (divisor < 1 ? 1 : divisor);
     result[0] = -factor * sum;
     result[1] = factor;
+    result[2] = valid;
     *right = wrong == 0;
 }
 

@@ -41,7 +41,7 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs"):
         self.in_bf16 = not any("float" in one.dtype for one in inputs[1:])
         own = SoftmaxLossState(layer, backend, inputs, diffs)
         self.own_shape, self.images, self.weights = own.shape, own.classes.images, own.weights
-        self.labels = own.shape[0] * own.shape[2]
+        self.labels, self.divided_by = own.shape[0] * own.shape[2], own.divided_by
         self.wide = "float64" if inputs[0].dtype == "float64" else "float32"
         each = 8 + 4 * np.dtype(self.wide).itemsize + 4  # of a label, as `Known` in loss.cu
         self.intermediates = [backend.blob((-(-self.labels * each // 8),), "float64")]
@@ -55,7 +55,7 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs"):
             weights = None if weights is None else np.moveaxis(weights, 1, -1)
         self.weight_of = None if weights is None else constant(np.ascontiguousarray(weights), self.wide)
         self.known = scalars(self.backend)
-        self.result, self.right = empty((2,), "float64"), empty((1,), "bool")
+        self.result, self.right = empty((3,), "float64"), empty((1,), "bool")
 
     def forward(self, inputs: list[Own]) -> None:
         x, labels, *weights = inputs
@@ -71,7 +71,7 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs"):
         total = f"softmax_loss_total<{'double' if self.wide == 'float64' else 'float'}>"
         arguments = (kept, self.labels, self.images, *numbers, self.result, self.right)
         function(self.backend, "loss", total)((1,), (MOST_THREADS,), arguments)
-        self.loss = self.result[0]
+        self.loss, self.n_counted = self.result[0], self.result[2]
         self.backend.require(self.layer.name, self.right, lambda: self._wrong(labels.memory))
 
     def _rows(self) -> tuple[Array, int]:
