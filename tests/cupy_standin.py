@@ -140,6 +140,23 @@ def losses_of(training: Any, turns: int, backend: Any = None) -> list[float]:
     return losses
 
 
+def left_in_graphs(net: Any, backend: Any) -> set[str]:
+    """Return which attributes of states are arrays that were made in a step, in the memory of a graph.
+
+    Another graph would read those of the pass in which it was captured. What the net reads itself may be such.
+    """
+    pools = [recording.pool for recording in backend.recordings]
+    owners = [owner for op in net.ops for owner in (op.state, *vars(op.state).values()) if hasattr(owner, "__dict__")]
+    return {
+        f"{type(owner).__name__}.{name}"
+        for owner in owners
+        for name, value in vars(owner).items()
+        if isinstance(value, backend.cupy.ndarray)
+        and name not in ("loss", "n_counted")
+        and value.data.mem.pool in pools
+    }
+
+
 @contextmanager
 def lazily(cupy: Any, late: bool = True) -> Generator[None]:
     """Let the device run only when somebody waits for it, in the block; a GPU does so anyhow."""

@@ -63,6 +63,8 @@ def test_replayed(suite, backend):
                     for name, found in trial.gradients().items():
                         if not both_zero(found, gradients[name], gradients.values()):
                             assert_near(found, gradients[name], f"{where}: gradient of {name}")
+            if not cupy_standin.on_gpu():
+                assert not cupy_standin.left_in_graphs(trial.net, backend), "make them in ready(): see `capturable`"
 
 
 @pytest.mark.skipif(cupy_standin.on_gpu(), reason="they run there by themselves")

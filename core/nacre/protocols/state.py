@@ -39,8 +39,9 @@ class LayerState:
     * `host_only`: the code needs NumPy arrays; on a device the net moves them there and back.
     * `capturable`: the calls of this state may be recorded and replayed without Python; "rows" says that it looks at
       `backend.rows`, so that each number of rows has a record of its own, and what the calls leave in attributes is
-      there again when that is replayed. A kernel for onednn that says so only adds to the record; one that does not is
-      called in every pass.
+      there again when that is replayed. Arrays that `forward` leaves for `backward` are made in `ready`, or are
+      intermediates: a record of `backward` reads the same ones after any `forward`. A kernel for onednn that says so
+      only adds to the record; one that does not is called in every pass.
     * `dtypes`, `fuses` (kernels): the types that it computes in, and the neurons that it applies itself, by the names
       under which they are offered: "nacre:ReLU", or "ReLU" for that of the kernel's own distribution, else nacre's.
     * `on_plain` (kernels): the code works on plain arrays, even if the backend has own blobs of these shapes.

@@ -57,6 +57,25 @@ def divisor(backend: View, normalize: Normalizer, *, valid: Any, full: int, batc
     return {"full": full, "batch": batch, "none": 1}[normalize]
 
 
+class Factor:
+    """weight / divisor, by which a state multiplies its loss and its gradient; made in `ready`.
+
+    What a device computes lies in the same array in every pass: a recorded `backward` may follow any `forward`.
+    """
+
+    def __init__(self, backend: View) -> None:
+        self._xp = backend.xp
+        self._place = None if backend.backend.on_host else backend.empty((), "float64")
+
+    def of(self, weight: float, divisor: Any) -> Any:
+        """Return the factor: a number, or where the divisor is an array of one, such an array."""
+        factor = weight / divisor
+        if self._place is None or isinstance(factor, float):
+            return factor
+        self._xp.copyto(self._place, factor)
+        return self._place
+
+
 def divided_by(normalize: Normalizer, *, ignores: bool) -> Literal["rows", "count", "nothing"]:
     """Return what the divisor of a loss counts, for the net: unless labels are ignored, all rows have as many."""
     if normalize == "valid" and ignores:
@@ -115,6 +134,9 @@ class PairLossState(LayerState, reads="inputs", capturable="rows"):
         self.images = inputs[0].shape[0]
         self.loss: Any = 0.0
 
+    def ready(self) -> None:
+        self.factors = Factor(self.backend)
+
     def terms(self, a: Array, b: Array, out: Array) -> None:
         """Write f(a, b) into `out`."""
         raise NotImplementedError
@@ -138,7 +160,7 @@ class PairLossState(LayerState, reads="inputs", capturable="rows"):
         self.terms(a, b, out)
         for weight in weights:
             self.backend.xp.multiply(out, weight, out=out)
-        self.factor = self.layer.weight / self.divisor(rows)
+        self.factor = self.factors.of(self.layer.weight, self.divisor(rows))
         self.loss = self.factor * self.backend.xp.sum(out, dtype="float64")
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:

@@ -12,7 +12,7 @@ from nacre import Array, ConfigError, LayerState, default, non_zero
 
 from ..axes import axis_of
 from ..fields import NumberLists
-from .base import Loss, Normalizer, check_weights, divided_by, divisor
+from .base import Factor, Loss, Normalizer, check_weights, divided_by, divisor
 from .classes import Classes
 
 
@@ -97,6 +97,7 @@ class ClassLossState(LayerState, reads="", capturable="rows"):
     def ready(self) -> None:
         empty, labels = self.backend.empty, self.shape[0] * self.shape[2]
         self.classes.ready()
+        self.factors = Factor(self.backend)
         self.chosen, self.share = empty((labels,)), empty((labels,))  # `chosen` is a subclass's, for its gradient
         if self.weights is not None:
             self.weight_of = self.backend.constant(self.weights.reshape(self.shape))
@@ -115,7 +116,7 @@ class ClassLossState(LayerState, reads="", capturable="rows"):
         if self.shares is not None:
             xp.multiply(log, self.shares, out=log)
             xp.copyto(log, 0, where=self.uncounted())  # also where the logarithm is infinite, or NaN
-        self.factor = layer.weight / class_divisor(layer, self.classes)
+        self.factor = self.factors.of(layer.weight, class_divisor(layer, self.classes))
         self.n_counted = self.classes.used()
         self.loss = -self.factor * xp.sum(log, dtype="float64")
 

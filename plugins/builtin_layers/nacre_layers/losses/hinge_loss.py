@@ -70,6 +70,7 @@ class ClassHingeLossState(HingeLossState, reads="inputs"):
         self.classes = Classes(layer, backend, inputs[0].shape, inputs[1].shape)
 
     def ready(self) -> None:
+        super().ready()
         self.classes.ready()
         self.signs = self.backend.empty(self.classes.shape)
         self.hit = self.backend.constant(np.ones(1))

@@ -50,13 +50,12 @@ class SigmoidCrossEntropyLossState(PairLossState, of=SigmoidCrossEntropyLossLaye
         xp.multiply(a, b, out=product)
         xp.subtract(part, product, out=part)
         xp.add(out, part, out=out)
-        self.valid = self.full = out.size
+        self.n_counted = self.full = out.size
         if self.layer.ignore_label is not None:
-            self.valid = self.full - self._clear(b, out)
-        self.n_counted = self.valid
+            self.n_counted = self.full - self._clear(b, out)
 
     def divisor(self, rows: int) -> Any:
-        return divisor(self.backend, self.layer.normalize, valid=self.valid, full=self.full, batch=rows)
+        return divisor(self.backend, self.layer.normalize, valid=self.n_counted, full=self.full, batch=rows)
 
     def slope(self, index: int, a: Array, b: Array, out: Array) -> None:
         if index == 0:

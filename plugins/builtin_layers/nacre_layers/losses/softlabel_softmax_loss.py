@@ -8,7 +8,7 @@ from nacre import Array, LayerState, Names, exactly, non_zero
 
 from ..axes import axis_of, split_shape
 from ..elementwise.softmax import log_softmax
-from .base import Loss, check_alike
+from .base import Factor, Loss, check_alike
 
 
 class SoftlabelSoftmaxLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
@@ -41,7 +41,7 @@ class SoftlabelSoftmaxLossState(LayerState, reads="inputs", capturable="rows"):
         self.loss: Any = 0.0
 
     def ready(self) -> None:
-        self.log = self.backend.empty(self.shape)
+        self.log, self.factors = self.backend.empty(self.shape), Factor(self.backend)
 
     @property
     def real(self) -> int:
@@ -60,7 +60,7 @@ class SoftlabelSoftmaxLossState(LayerState, reads="inputs", capturable="rows"):
         xp = self.backend.xp
         log_softmax(self.backend, inputs[0].reshape(self.shape), self.log)
         self.q = self.targets(inputs)
-        self.factor = self.layer.weight / self.divisor()
+        self.factor = self.factors.of(self.layer.weight, self.divisor())
         part = self.backend.scratch(self.q.shape)
         xp.multiply(self.log[: self.real], self.q, out=part)
         nothing = self.backend.scratch(self.q.shape, "bool")
