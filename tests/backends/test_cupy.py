@@ -7,6 +7,7 @@ import gc
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -53,7 +54,7 @@ from nacre_cupy.products import (
     Products,
 )
 from nacre_cupy.streams import Here
-from nacre_layers.elementwise.activation import ActivationLayer
+from nacre_layers import ActivationLayer, BatchNormLayer, InnerProductLayer, SquareLossLayer
 from nacre_solvers import SGD, Snapshot
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -426,6 +427,34 @@ def test_scratch_memory_that_a_graph_writes_to_is_not_given_to_others(cupy: Any,
         others = [backend.empty((300,), "float32") for _ in range(4)]
         net.forward()
         assert not any(backend.to_host(one).any() for one in others)
+
+
+@pytest.mark.parametrize("move", [lambda net: net.freeze("ip"), lambda net: net.reallocate()])
+def test_a_call_that_was_compiled_before_memory_moved_is_recorded_anew(
+    backend: Any, move: Callable[[Net], None]
+) -> None:
+    layers = [
+        InputLayer(tops="x", shape=(16,), batch_size=8),
+        InputLayer(tops="label", shape=(4,), batch_size=8),
+        BatchNormLayer(bottoms="x", tops="b"),
+        InnerProductLayer(name="ip", bottoms="b", tops="y", output_dim=4),
+        SquareLossLayer(bottoms=("y", "label")),
+    ]
+    x, label = np.random.default_rng(0).normal(size=(2, 8, 16))
+    with Net("moves", layers, backend=backend, seed=1, phase="train") as net:
+        run = net.compile([*net.steps("feed"), *net.steps("forward"), *net.steps("backward")])
+
+        def loss() -> float:
+            for name, array in (("x", x), ("label", label[:, :4])):
+                net.write(name, array)
+            run()
+            return net.loss()
+
+        before = [loss() for _ in range(3)]
+        move(net)
+        free = [backend.empty((size,), "float32") for size in (16, 32, 64, 128, 512) for _ in range(6)]
+        assert [loss() for _ in range(3)] == before and before[0] > 0
+        assert not any(backend.to_host(one).any() for one in free)
 
 
 def test_what_is_not_capturable_splits_the_graph(backend: Any) -> None:

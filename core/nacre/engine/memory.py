@@ -26,7 +26,8 @@ class Memory:
         keep: names of blobs that stay readable after the step; None keeps all, and shares no memory.
 
     `within` has the names of the blobs between layers that one kernel computes together: they are never written.
-    `readable` has the plain arrays of the blobs that stay readable after a step, once they are allocated.
+    `readable` has the plain arrays of the blobs that stay readable after a step, once they are allocated, and
+    `converted` those that steps copy into own blobs or from there, from their first call until memory moves.
     """
 
     def __init__(self, ops: list[Op], main: Backend, keep: Iterable[str] | None) -> None:
@@ -41,6 +42,7 @@ class Memory:
         self.within = {value.name for op in members(ops) for value in op.outputs} - self.final.keys()
         self.extra: list[Value] = []
         self.readable: dict[str, Array] = {}
+        self.converted: dict[tuple[int, Space], Array] = {}
         self._sum_spaces: dict[int, Space] = {}
         self._plan_forward()
         self._plan_backward()
@@ -223,6 +225,7 @@ class Memory:
 
     def _allocate(self) -> None:
         """Allocate the plain arrays, and fill the lists of the states."""
+        self.converted.clear()
         for (space, dtype), groups in self._classes().items():
             addresses, size = lay_out(groups, group_bytes)
             arena = self._owner(space).empty((size // item_size(dtype),), dtype)

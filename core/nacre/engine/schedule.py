@@ -173,16 +173,15 @@ class Schedule:
             out = one[0] == "own"
             blob = memory.own(value, one if out else other)
             space = other if out else one
-
-            arrays: list[Any] = []
+            key, arrays = (id(value), space), memory.converted
 
             def convert() -> None:
-                if not arrays:
-                    arrays.append(memory.array(value, space))
+                if key not in arrays:
+                    arrays[key] = memory.array(value, space)
                 if out:
-                    owner.unpack(blob, arrays[0])
+                    owner.unpack(blob, arrays[key])
                 else:
-                    owner.pack(arrays[0], blob)
+                    owner.pack(arrays[key], blob)
 
             return Step("copy", name, convert, owner, None, "unpack" if out else "pack")
 

@@ -48,10 +48,12 @@ class Passes:
         self.calls: dict[str, Callable[[], None]] = {}
         self.done: set[str] = set()
         self.counted = False
+        self._arranged = 0
         self.arrange()
 
     def arrange(self) -> None:
-        """Make the lists of steps, and again when other layers are frozen."""
+        """Make the lists of steps, and again when other layers are frozen, or memory has moved."""
+        self._arranged += 1
         self._steps = self._schedule.passes()
         self._steps["feed"].append(self._rows)
         if (ranks := self._collectives) is not None:
@@ -66,19 +68,29 @@ class Passes:
         self.calls["spread"] = self.compile(spread) if spread else _do_nothing
 
     def compile(self, steps: Sequence[Step], *, checked: bool = True) -> Callable[[], None]:
+        compiled, made = self._compiled(steps), self._arranged
+
+        def run() -> None:
+            nonlocal compiled, made
+            if made != self._arranged:  # what a backend has recorded reads what states had before
+                compiled, made = self._compiled(steps), self._arranged
+            compiled()
+
+        return self._answerable(run, steps, self._target.check_required if checked else _do_nothing)
+
+    def _compiled(self, steps: Sequence[Step]) -> Callable[[], None]:
         try:
             backend = self._target.backend
             own = not self.watch and all(step.own is backend or _is_idle(step) for step in steps)
-            run = wrapped(backend, self._watched(steps) if self.watch else compile_steps(steps), own=own)
+            return wrapped(backend, self._watched(steps) if self.watch else compile_steps(steps), own=own)
         finally:
             self._turn(self._target.phase)
-        return self._answerable(run, steps, self._target.check_required if checked else _do_nothing)
 
     def _answerable(
         self, run: Callable[[], None], steps: Sequence[Step], check: Callable[[], None]
     ) -> Callable[[], None]:
         """Return a pass whose errors name the step's layer or component, and which is checked when it runs first."""
-        proven = False
+        proven = 0
         forward = any(step.kind == "forward" and not isinstance(step.worker, SourceState) for step in steps)
         trains = self._target.phase == "train" and any(step.kind == "forward" for step in steps)
         written = self._buffers if trains else []  # such as running means
@@ -100,10 +112,10 @@ class Passes:
                 if step is not None and not isinstance(error, NacreError | KeyboardInterrupt):
                     error.add_note(f"net '{self._net}': {step.kind} of {step.name}")
                 raise
-            if not proven:
+            if proven != self._arranged:
                 self._refuse_replaced(None)
                 self.done.update(step.kind for step in steps if not isinstance(step.worker, SourceState))
-                proven = True
+                proven = self._arranged
             if forward:
                 self.counted = True
 
