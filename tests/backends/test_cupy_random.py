@@ -9,7 +9,7 @@ import pytest
 
 import cupy_standin
 from cuda_on_host import ShimBackend, missing
-from nacre import InputLayer, L, Net
+from nacre import InputLayer, L, NacreError, Net
 from nacre.protocols.part import Micro
 from nacre.protocols.view import Scalars, View, named_view
 from nacre.random import Random, name_key
@@ -25,6 +25,8 @@ BOXES = [
     ((2, 3, 4), (4, 8, 4), (1, 5, 0)),
     ((2, 3, 4, 5, 2), (2, 6, 9, 5, 7), (0, 3, 4, 0, 5)),
     ((300, 3), (1000, 3), (701, 0)),
+    ((2, 3, 2, 2, 3, 2, 2), None, None),
+    ((2, 3, 2, 2, 3, 2, 2), (4, 3, 2, 5, 3, 2, 2), (1, 0, 0, 2, 0, 0, 0)),
 ]
 
 
@@ -40,6 +42,13 @@ def test_uniform_numbers_of_a_box(box: Any, dtype: str) -> None:
         Random(seed, "layer", lambda: 10**9 + 3).uniform(wanted, draw, whole=whole, start=start)
         backend.check_guards()
         assert np.asarray(out).tobytes() == wanted.tobytes()
+
+
+def test_a_box_that_is_cut_along_too_many_axes_is_refused() -> None:
+    backend = ShimBackend()
+    view = View(backend, phase="train", dtype="float32", seed=0, scalars=Scalars())
+    with pytest.raises(NacreError, match="more than 5 axes are cut"):
+        fill_uniform(view, backend.empty((2,) * 6, "float32"), (0, 0), 0, (3,) * 6, (1,) * 6)
 
 
 @pytest.mark.parametrize("first", [0, 5, 8, 13, 2**33 + 1])
