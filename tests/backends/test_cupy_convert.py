@@ -9,7 +9,7 @@ import pytest
 
 from cuda_bench import near
 from cuda_on_host import ShimBackend, from_bits, missing
-from nacre import Transformer
+from nacre import DataError, Transformer
 from nacre.protocols.view import Scalars, View
 from nacre.random import RecordRandom
 from nacre_cupy.kernels import convert
@@ -120,7 +120,7 @@ def test_numbers_that_are_not_ordinary(dtype: str) -> None:
 
 def test_what_does_not_fit() -> None:
     view = View(ShimBackend(), phase="train", dtype="float32", seed=0, scalars=Scalars())
-    with pytest.raises(ValueError, match="fit no picture of shape"):
+    with pytest.raises(DataError, match="fit no picture of shape"):
         Conversion(view, SHAPE, [convert.Crop(2, 2), convert.Arithmetic(FULL, False)])
     assert Conversion.unfit(SHAPE, "uint8", 10) is None
     assert Conversion.unfit(SHAPE, "int64", 10)

@@ -192,12 +192,13 @@ def test_pictures_that_are_changed_otherwise_are_sent() -> None:
                 np.testing.assert_array_equal(net.blob("x"), own.blob("x"))
 
 
-def test_a_mean_that_does_not_fit_is_told_as_on_the_host() -> None:
-    wrong = [["x", {"type": "SubMean", "mean": [1.0, 2.0]}]]
+@pytest.mark.parametrize(("kind", "field"), [("SubMean", "mean"), ("Scale", "scale")])
+def test_a_mean_or_factors_that_do_not_fit_are_told_as_on_the_host(kind: str, field: str) -> None:
+    wrong = [["x", {"type": kind, field: [1.0, 2.0]}]]
     told: list[str] = []
     with cupy_standin.installed():
         for backend in (cupy_standin.watched()(), "numpy"):
-            with pytest.raises(Exception, match="SubMean") as error, Net("n", layers(wrong), backend=backend) as net:
+            with pytest.raises(DataError, match=kind) as error, Net("n", layers(wrong), backend=backend) as net:
                 net.forward()
             told.append(str(error.value))
     assert told[0] == told[1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Array
+from nacre import Array, DataError
 
 from .launch import LANES, TYPES, launch, too_large
 
@@ -59,7 +59,7 @@ class Conversion:
         changes: what is done.
 
     Raises:
-        ValueError: an array of numbers fits neither a picture nor its channels.
+        DataError: an array of numbers fits neither a picture nor its channels.
     """
 
     def __init__(self, view: Any, shape: Sequence[int], changes: Sequence[Crop | Mirror | Shift | Arithmetic]) -> None:
@@ -88,7 +88,7 @@ class Conversion:
         elif numbers.shape == size or numbers.size == size[0]:
             mode = 2 if numbers.shape == size else 1
         else:
-            raise ValueError(f"numbers of shape {numbers.shape} fit no picture of shape {size}")
+            raise DataError(f"numbers of shape {numbers.shape} fit no picture of shape {size}")
         operand = self.view.constant(numbers.reshape(-1), self.view.dtype)
         self._operands.append(operand)
         return [MULTIPLY if change.multiplies else SUBTRACT, len(self.moves), operand.data.ptr, mode, *size[1:]]
