@@ -14,7 +14,7 @@ import numpy as np
 
 from nacre import Input, L, Net
 from nacre_cupy.convolutions import Convolution, Way, graph_of
-from nacre_cupy.plans import MOST_WORKSPACE, TENSORS, build
+from nacre_cupy.plans import MOST_WORKSPACE, TENSORS, NoPlanError, build
 from nacre_cupy.plans import plans as plans_of
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.geometry import Geometry
@@ -111,7 +111,7 @@ def _timed(
     shapes = {"x": one.x, "w": one.w, "y": one.y, "bias": (one.filters,), "other": one.y}
     named = ["x", "w", "y", *(["bias"] if behind.get("bias") else []), *(["other"] if behind.get("add") else [])]
     limits = {"deterministic": False, "tensor_cores": dtype != "float32", "most_workspace": MOST_WORKSPACE}
-    with backend.here, suppress(LookupError):
+    with backend.here, suppress(NoPlanError):
         graph = graph_of(dnn.module, one, way, dtype, handle=handle, **behind)
         arrays = {name: cupy.zeros((prod(shapes[name]),), kind) for name in named}
         places = {TENSORS[name]: array.data.ptr for name, array in arrays.items()}

@@ -179,7 +179,7 @@ def made_plans() -> dict[str, Any]:
     """Return the list.
 
     Raises:
-        LookupError: cuDNN has no plan for one of them.
+        NoPlanError: cuDNN has no plan for one of them.
     """
     without_a_driver()
     cudnn = importlib.import_module("cudnn")

@@ -20,7 +20,7 @@ from nacre_cupy.convolutions import Convolution, graph_of
 from nacre_cupy.kept import KeptPlan
 from nacre_cupy.kernels.batch_norm import BatchNormSumKernel
 from nacre_cupy.normalisations import Normalisation
-from nacre_cupy.plans import MOST_WORKSPACE, build
+from nacre_cupy.plans import MOST_WORKSPACE, NoPlanError, build
 
 MISSING = "pip install nvidia-cudnn-cu13 'nvidia-cudnn-frontend<1.29'"
 LISTED = json.loads(PLANS.read_text(encoding="utf-8"))
@@ -85,7 +85,7 @@ def test_a_convolution_without_a_plan_is_told() -> None:
     device = cudnn.create_device_properties(json.dumps(H200))
     one = Convolution(256, 512, (28, 28), 256, (1, 1), (1, 1), (0, 0), (0, 0), (1, 1), 1)
     graph = graph_of(cudnn, one, "forward", "float32", device_property=device)
-    with pytest.raises(LookupError, match="cuDNN has no plan for this graph"):
+    with pytest.raises(NoPlanError, match="cuDNN has no plan for this graph"):
         build(cudnn, graph, most_workspace=-1)
 
 

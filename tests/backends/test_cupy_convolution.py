@@ -344,6 +344,15 @@ def test_plans_are_not_compared_by_an_array_that_is_not_there(backend: Any, fron
             made.enqueue(arrays, backend.empty((made.workspace,), "uint8"))
 
 
+@pytest.mark.parametrize("wrong", [KeyError, IndexError, LookupError])
+def test_an_error_in_anybodys_graph_is_told(backend: Any, wrong: type[Exception]) -> None:
+    def graph(*_: Any, **__: Any) -> Any:
+        raise wrong("of its own")
+
+    with backend.here, pytest.raises(wrong, match="of its own"):
+        backend.dnn.computation(graph, 1, "forward", "bf16", deterministic=False)
+
+
 def test_plans_that_are_timed_need_no_more_memory_than_there_is(backend: Any, frontend: Any) -> None:
     one = Convolution(1, 1, (8, 8), 1, (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), 1)
     small = {"any order", "exact", "exact, too", "unnoted"}

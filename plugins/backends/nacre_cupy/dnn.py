@@ -14,7 +14,7 @@ import numpy as np
 from nacre import Array, ConfigError
 
 from .kept import KeptPlan
-from .plans import MOST_WORKSPACE, TENSORS, Plan, build, plans
+from .plans import MOST_WORKSPACE, TENSORS, NoPlanError, Plan, build, plans
 
 TRIED = 6
 """How many plans are timed for a graph: cuDNN's rules have the best one among the first, but seldom as the first."""
@@ -116,7 +116,7 @@ class Dnn:
             made = partial(graph_of, **behind)
             try:
                 self._made[key] = self._chosen(one, way, dtype, deterministic, room, result, made)
-            except LookupError:
+            except NoPlanError:
                 self._made[key] = None
         return self._made[key]
 
@@ -133,7 +133,7 @@ class Dnn:
         """Return what computes a graph, by the plan that was chosen at an earlier start if there was one.
 
         Raises:
-            LookupError: cuDNN cannot compute it.
+            NoPlanError: cuDNN cannot compute it.
         """
         cudnn, handle = self.module, self.opened()
         limits = {"deterministic": deterministic, "tensor_cores": dtype != "float32", "most_workspace": self._most}
@@ -141,7 +141,7 @@ class Dnn:
         try:
             draft.validate()
         except cudnn.cudnnGraphNotSupportedError as error:
-            raise LookupError(str(error)) from error
+            raise NoPlanError(str(error)) from error
         kept = KeptPlan(self.version, cudnn.__version__, self._where, draft.key(), one, way, dtype, limits, room)
         if (found := kept.read(cudnn, handle)) is not None:
             return Computation(*found, handle)

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nacre import NacreError
+
 MOST_WORKSPACE = 1 << 30
 """Bytes of memory that a plan may need besides the arrays."""
 INEXACT = (
@@ -25,6 +27,10 @@ NAMES = (
 """What graphs call their arrays and numbers."""
 TENSORS = {name: number for number, name in enumerate(NAMES, 1)}
 """The numbers by which graphs know them."""
+
+
+class NoPlanError(NacreError):
+    """cuDNN cannot compute a graph."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ def plans(
     their factors have the 11 bits of TF32.
 
     Raises:
-        LookupError: none can be built.
+        NoPlanError: none can be built.
     """
     known = cudnn.numerical_note
     notes = [known.NONDETERMINISTIC] if deterministic else []
@@ -64,7 +70,7 @@ def plans(
         graph.build_operation_graph()
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
     except cudnn.cudnnGraphNotSupportedError as error:
-        raise LookupError(f"cuDNN has no plan for this graph: {_first_line(error)}") from error
+        raise NoPlanError(f"cuDNN has no plan for this graph: {_first_line(error)}") from error
     if notes:
         graph.deselect_numeric_notes(notes)
     if most_workspace is not None:
@@ -79,7 +85,7 @@ def plans(
         some = True
         yield Plan(graph.get_plan_name_at_index(index), graph.get_workspace_size_plan_at_index(index), index)
     if not some:
-        raise LookupError(f"cuDNN has no plan for this graph; the last reason: {reason}")
+        raise NoPlanError(f"cuDNN has no plan for this graph; the last reason: {reason}")
 
 
 def build(cudnn: Any, graph: Any, **limits: Any) -> Plan:
