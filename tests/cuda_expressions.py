@@ -84,6 +84,7 @@ EXPRESSIONS: dict[str, list[str]] = {
     "blobs": [
         *(f"{way}_to<{to}, {kind}>" for way, to, kind in product(("convert", "transpose", "swap"), NARROW, NARROW)),
         *("swap_to<double, double>", "swap_to<double, float>", "swap_to<float, double>"),
+        *("swap_to<bf16, double>", "convert_to<bf16, double>"),
         *(f"add_to<{kind}>" for kind in NARROW),
     ],
     "dot": [f"dot_{what}<{kind}>" for what in ("parts", "total") for kind in KINDS[:2]],

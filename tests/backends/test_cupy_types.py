@@ -61,6 +61,16 @@ def test_bottoms_of_another_floating_type(
     np.testing.assert_allclose(top(backend, layer, shape, types), top("numpy", layer, shape, types), 1e-5, 1e-5)
 
 
+@pytest.mark.parametrize("time_major", [False, True])
+def test_sequences_of_another_floating_type_are_rounded_to_bf16(backend: Any, *, time_major: bool) -> None:
+    layer = RNNLayer(bottoms="a", tops="y", output_dim=4, time_major=time_major)
+    found, wanted = (
+        top(here, layer, (5, 8), ("float64", "float32"), **options)
+        for here, options in ((backend, {"compute": "bf16"}), ("numpy", {}))
+    )
+    assert 0 < np.linalg.norm(found - wanted) < 2e-2 * np.linalg.norm(wanted)
+
+
 @pytest.mark.parametrize("compute", [None, "bf16"])
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "int64", "uint16"])
 def test_whole_numbers_in_an_inner_product(backend: Any, dtype: str, compute: str | None) -> None:
