@@ -147,12 +147,16 @@ class Registry:
     def pinned(self, keys: Iterable[str], pins: Mapping[str, str] | None = None) -> str:
         """Return the distribution to which the first pinned key of `keys` is pinned, or "".
 
-        `pins` come before those of a `following` block, these before `self.pins`, and these before those of
-        `nacre.toml`.
+        `pins` come before `followed_pins`, and these before those of `nacre.toml`.
         """
         settled = settings().pins if self._follows_settings else {}
-        merged = {**settled, **self.pins, **_followed.get()[0], **(pins or {})}
+        merged = {**settled, **self.followed_pins, **(pins or {})}
         return normalised(next((merged[key] for key in keys if key in merged), ""))
+
+    @property
+    def followed_pins(self) -> dict[str, str]:
+        """`self.pins`, and those of a `following` block, which come before them."""
+        return {**self.pins, **_followed.get()[0]}
 
     def is_enabled(self, offer: Offer, kernels: Collection[str] = ()) -> bool:
         """Return whether an offer may be used although nobody named it.

@@ -104,8 +104,8 @@ class ProcessReader(Reader):
         here = registry()
         files = [plugin.provenance.file for plugin in here.plugins() if plugin.provenance.module.startswith(BY_FILE)]
         described = {name: _described(value, registered) for name, value in options.items()}
-        job = {"open": opener, "options": {**described, "paths": self.paths}, "pins": here.pins, "plugins": files}
-        job["registered"] = registered
+        job = {"open": opener, "options": {**described, "paths": self.paths}, "plugins": files}
+        job |= {"pins": here.followed_pins, "registered": registered}
         self.narrow = narrow
         self.children = _Children(job, processes)
         self._end = weakref.finalize(self, self.children.end)
