@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nacre import FrameworkState, Role, Step, Training
 
-from .batches import SharedBatches, adding_up, communicator_of, named
+from .batches import SharedBatches, adding_up, communicator_of, named, rows_of
 from .flat import buffers_of
 
 
@@ -42,9 +42,8 @@ class AllReduceState(FrameworkState):
         super().__init__(framework, training)
         self.communicator = communicator_of(framework, training)
         self.ordered = training.net.deterministic
-        part = training.net.target.part
         self.buffers = buffers_of(training.net)
-        self.weight, self.total = (1, self.communicator.size) if part is None else (part.stop - part.start, part.length)
+        self.weight, self.total = rows_of(training, self.communicator.size)
 
     def steps(self) -> list[Step]:
         steps = [adding_up(self.training)]

@@ -131,6 +131,12 @@ def need_group(framework: Framework, training: Training) -> None:
         )
 
 
+def rows_of(training: Training, workers: int) -> tuple[int, int]:
+    """Return how many rows of a batch a rank has, and all together; 1 of `workers`, if all have as many."""
+    part = training.net.target.part
+    return (1, workers) if part is None else (part.stop - part.start, part.length)
+
+
 def adding_up(training: Training) -> Step:
     """Return the step that replaces the gradients by the sums of those of all ranks that train a batch together."""
     arenas = {id(slot.placed.arena): slot.placed.arena for slot in training.slots if slot.placed is not None}

@@ -65,38 +65,6 @@ class Downpour(Served):
             if name in self.given():
                 yield f"{name}={getattr(self, name)}, but with one group of servers there are no means"
 
-    @property
-    def n_groups(self) -> int:
-        return self.worker_groups
-
-    @property
-    def n_apart(self) -> int:
-        return self.server_groups * self.servers if self.separate else 0
-
-    @property
-    def n_server_groups(self) -> int:
-        return self.server_groups
-
-    @property
-    def means_after(self) -> int:
-        return self.sync_freq
-
-    @property
-    def reach(self) -> int:
-        return self.neighbours
-
     def of_one_server_group(self) -> Downpour:
         groups = self.worker_groups // self.server_groups
         return replace(self, worker_groups=groups, server_groups=1, sync_freq=1, neighbours=0)
-
-    @property
-    def n_warmup(self) -> int:
-        return self.warmup_steps
-
-    @property
-    def ahead(self) -> int:
-        return self.staleness
-
-    @property
-    def decides(self) -> int:
-        return self.decide_every

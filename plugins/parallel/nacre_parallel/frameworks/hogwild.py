@@ -185,10 +185,7 @@ class HogwildState(FrameworkState):
     def meet(self) -> None:
         self.communicator.barrier()  # all have added what they have changed
         if self.leaders is not None and self.leaders.size > 1:
-            everything = self.shared.copy()
-            self.leaders.allreduce(everything, ordered=True)
-            everything /= self.leaders.size
-            self.shared[...] = everything
+            self.shared[...] = mean_with_neighbours(self.leaders, self.shared, 0)
         self.communicator.barrier()
         self._read()
         self.buffers.average(self.communicator, ordered=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from nacre import FrameworkState, RankError, Request, Step, Training
 
-from .batches import adding_up, communicator_of
+from .batches import adding_up, communicator_of, rows_of
 from .flat import buffers_of, gradients_of, histories_of, values_of
 from .replicas import added, mean_with_neighbours
 
@@ -45,7 +45,7 @@ class PartnerState(FrameworkState):
     def __init__(self, framework: Served, training: Training) -> None:
         super().__init__(framework, training)
         self.everybody = everybody = communicator_of(framework, training)
-        several = framework.n_server_groups > 1
+        several = framework.server_groups > 1
         number, place = framework.place_of(everybody.rank, everybody.size)
         communicator = everybody.split(number) if several else everybody
         assert communicator is not None
@@ -54,10 +54,10 @@ class PartnerState(FrameworkState):
         self.servers = self.settings.server_ranks(communicator.size)
         self.peers = everybody.split(place if place in self.servers else None) if several else None
         self.updater = framework.server_groups_of(everybody.size)[0][self.servers.start]
-        self.apart, self.means_after, self.reach = framework.decides, framework.means_after, framework.reach
-        self.workers, self.n_groups = framework.workers(everybody.size), framework.n_groups
-        self.size = self.settings.workers(communicator.size) // self.settings.n_groups
-        self.rate_share = framework.rate_share(self.settings.n_groups)
+        self.apart, self.sync_freq, self.neighbours = framework.decide_every, framework.sync_freq, framework.neighbours
+        self.workers, self.n_groups = framework.workers(everybody.size), framework.worker_groups
+        self.size = self.settings.workers(communicator.size) // self.settings.worker_groups
+        self.rate_share = framework.rate_share(self.settings.worker_groups)
         net = training.net
         self.slices = dealt(training.slots, framework.servers, lambda slot: slot.storage.size)
         self.values = [values_of(net, slots) for slots in self.slices]
@@ -85,9 +85,9 @@ class PartnerState(FrameworkState):
                 values.take()
             self.communicator.bcast(values.numbers, server)
             values.put()
-        part, ordered = self.training.net.target.part, self.training.net.deterministic
-        rows, of_all = (1, self.workers) if part is None else (part.stop - part.start, part.length)
-        self.buffers.average(self.everybody, ordered=ordered, weight=rows * self.trains, total=of_all)
+        rows, total = rows_of(self.training, self.workers)
+        ordered = self.training.net.deterministic
+        self.buffers.average(self.everybody, ordered=ordered, weight=rows * self.trains, total=total)
         self._agree()
 
     def close_messages(self) -> None:
@@ -136,7 +136,7 @@ class WorkerState(PartnerState):
     def push(self) -> None:
         """Send the gradients to the servers, and wait for the values that they have made of them."""
         iteration = self.training.iteration
-        counts = self.group == 0 or iteration >= self.settings.n_warmup
+        counts = self.group == 0 or iteration >= self.settings.warmup_steps
         versions = {one: np.zeros(1, np.int64) for one in self.mine}
         requests: list[Request] = []
         for one in self.mine:
@@ -180,7 +180,7 @@ class ServerState(PartnerState):
         self.server = self.servers.index(self.communicator.rank)
         self.own = self.values[self.server]
         self.received = gradients_of(training.net, self.slices[self.server])
-        self.clocks = [0] * self.settings.n_groups
+        self.clocks = [0] * self.settings.worker_groups
         """How many iterations each group has done."""
         self.waiting: list[int] = []
         """The groups that wait for an answer."""
@@ -254,10 +254,10 @@ class ServerState(PartnerState):
         before = min(self.clocks)
         self.clocks[group] += 1
         self.waiting.append(group)
-        slowest, warmup = min(self.clocks), self.settings.n_warmup
+        slowest, warmup = min(self.clocks), self.settings.warmup_steps
         if slowest > before:
             self.all_have_done(slowest)
-        ahead = {group: self.settings.ahead if self.clocks[group] > warmup else 0 for group in self.waiting}
+        ahead = {group: self.settings.staleness if self.clocks[group] > warmup else 0 for group in self.waiting}
         ready = [group for group in self.waiting if self.clocks[group] - slowest <= ahead[group]]
         self.waiting = [group for group in self.waiting if group not in ready]
         if ready:
@@ -273,9 +273,9 @@ class ServerState(PartnerState):
 
     def take_means(self, iterations: int) -> None:
         """Take the means with the neighbours among the groups of servers, if they are due after so many iterations."""
-        if self.peers is not None and iterations % self.means_after == 0:
+        if self.peers is not None and iterations % self.sync_freq == 0:
             self.own.take()
-            self.own.numbers[...] = mean_with_neighbours(self.peers, self.own.numbers, self.reach)
+            self.own.numbers[...] = mean_with_neighbours(self.peers, self.own.numbers, self.neighbours)
             self.own.put()
 
     def close_messages(self) -> None:

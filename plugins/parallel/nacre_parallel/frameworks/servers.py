@@ -30,45 +30,15 @@ class Served(SharedBatches):
         int, positive, "ranks that update parameters, each some of them: the last, if that is all they do"
     ] = 1
 
-    @property
-    def n_groups(self) -> int:
-        """The number of groups of workers."""
-        return 1
-
-    @property
-    def n_warmup(self) -> int:
-        """In how many iterations at the beginning only the first group trains."""
-        return 0
-
-    @property
-    def ahead(self) -> int:
-        """How many iterations a group may be ahead of the slowest one."""
-        return 0
-
-    @property
-    def decides(self) -> int:
-        """After how many iterations, at most, all ranks wait for each other."""
-        return 1
+    worker_groups, server_groups, separate = 1, 1, True
+    staleness, warmup_steps, decide_every = 0, 0, 1
+    sync_freq, neighbours = 1, 0
+    """What `Downpour` has as fields: one group of workers and one of servers, which wait for each other."""
 
     @property
     def n_apart(self) -> int:
         """How many ranks are servers alone; the servers are workers, too, if there are none."""
-        return self.servers
-
-    @property
-    def n_server_groups(self) -> int:
-        """The number of groups of servers, each of which has all parameters."""
-        return 1
-
-    @property
-    def means_after(self) -> int:
-        """After how many iterations a group of servers takes the means of its parameters and its neighbours'."""
-        return 1
-
-    @property
-    def reach(self) -> int:
-        """How many groups before and behind it, in a ring, are a group's neighbours; 0 for all."""
-        return 0
+        return self.server_groups * self.servers if self.separate else 0
 
     def of_one_server_group(self) -> Served:
         """Return the framework of one group of servers and the workers that it serves."""
@@ -76,7 +46,7 @@ class Served(SharedBatches):
 
     def server_groups_of(self, ranks: int) -> list[list[int]]:
         """Return the ranks of each group of servers: the workers that it serves, and then its servers."""
-        workers, groups = self.workers(ranks), self.n_server_groups
+        workers, groups = self.workers(ranks), self.server_groups
         parts = [(part_of(workers, one, groups), part_of(ranks - workers, one, groups)) for one in range(groups)]
         return [[*range(*some), *(workers + one for one in range(*servers))] for some, servers in parts]
 
@@ -86,7 +56,7 @@ class Served(SharedBatches):
         return next((number, members.index(rank)) for number, members in groups if rank in members)
 
     def workers(self, ranks: int) -> int:
-        apart, groups = self.n_apart, self.n_groups
+        apart, groups = self.n_apart, self.worker_groups
         workers, least = ranks - apart, 1 if apart else self.servers
         if workers < least * groups or workers % groups:
             name, several = type(self).__name__, f" in {groups} groups of one size" if groups > 1 else ""
@@ -105,28 +75,32 @@ class Served(SharedBatches):
 
     def group(self, communicator: Communicator) -> Group:
         workers = self.workers(communicator.size)
-        size, rank = workers // self.n_groups, communicator.rank
+        size, rank = workers // self.worker_groups, communicator.rank
         together = communicator.split(rank // size if rank < workers else None)
         return Group(together, rank if rank < workers else 0, workers)
 
     def roles(self, parameters: Mapping[str, int], ranks: int) -> list[Role]:
         found: dict[int, Role] = {}
         groups, one = self.server_groups_of(ranks), self.of_one_server_group()
-        kinds = [f"worker of group {group}" for group in range(self.n_groups)] if self.n_groups > 1 else ["worker"]
+        kinds = (
+            [f"worker of group {group}" for group in range(self.worker_groups)]
+            if self.worker_groups > 1
+            else ["worker"]
+        )
         for number, members in enumerate(groups):
-            roles = one._roles(parameters, members, kinds[number * one.n_groups :])
+            roles = one._roles(parameters, members, kinds[number * one.worker_groups :])
             found |= zip(members, roles, strict=True)
             for server in one.server_ranks(len(members)) if len(groups) > 1 else ():
                 role, count = roles[server], sum(parameters[name] for name in roles[server].updates)
                 peers = [every[server] for every in groups]
-                sends = {**role.sends, **means_sent(number, peers, self.reach, self.means_after, count)}
+                sends = {**role.sends, **means_sent(number, peers, self.neighbours, self.sync_freq, count)}
                 found[members[server]] = replace(role, name=f"{role.name} of group {number} of servers", sends=sends)
         return [found[rank] for rank in range(ranks)]
 
     def _roles(self, parameters: Mapping[str, int], members: Sequence[int], kinds: Sequence[str]) -> list[Role]:
         """Return what the members of one group of servers do; `kinds` says what workers of each group are called."""
         workers, servers = self.workers(len(members)), self.server_ranks(len(members))
-        size = workers // self.n_groups
+        size = workers // self.worker_groups
         slices = dealt([*parameters], self.servers, parameters.__getitem__)
         counts = [sum(parameters[name] for name in names) for names in slices]
         found: list[Role] = []
@@ -143,7 +117,7 @@ class Served(SharedBatches):
                         sends[f"values of rank {members[server]} to {named(others)}"] = count
             found.append(Role(kinds[number], (), sends))
         for number, (server, names, count) in enumerate(zip(servers, slices, counts, strict=True)):
-            talking = [one for group in range(self.n_groups) if (one := group * size + number % size) != server]
+            talking = [one for group in range(self.worker_groups) if (one := group * size + number % size) != server]
             values = {f"values to rank {members[one]}": count for one in talking}
             if self.n_apart:
                 found.append(Role("server", names, values, trains=False))
@@ -155,7 +129,7 @@ class Served(SharedBatches):
         communicator = communicator_of(self, training)
         need_group(self, training)
         (_, place), one = self.place_of(communicator.rank, communicator.size), self.of_one_server_group()
-        if place not in one.server_ranks(communicator.size // self.n_server_groups):
+        if place not in one.server_ranks(communicator.size // self.server_groups):
             return WorkerState(self, training)
         trains = communicator.rank < self.workers(communicator.size)
         return WorkingServerState(self, training) if trains else ServerState(self, training)
