@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nacre import Solver
+from nacre.net.predict import wanted
 
 from . import nets
 
@@ -74,15 +75,23 @@ class Training(_Side):
 
 
 class Predicting(_Side):
-    """Gives the probabilities of the batch, or what else the net makes, again and again, in phase predict."""
+    """Gives the probabilities of the batch, or what else the net makes, again and again, in phase predict.
+
+    By `net.predict` if several nets share out a batch there, else by `forward`.
+    """
 
     def __init__(self, folder: Path, name: str, backend: str, **how: Any) -> None:
         super().__init__(folder, name, backend, **how)
         self.net = self._net("predict")
         self.made = "prob" if "prob" in self.net.memory.final else "scores"
+        self.records = {blob: self.net.blob(blob) for blob in wanted(self.net.layers, self.made).needed}
+        self.net.predict(self.records, self.made)
+        self.shared = any(len(team.nets) > 1 for team in self.net._predictors.values())
 
     def output(self) -> Any:
         """Return the probabilities (images, classes, ...), or the scores."""
+        if self.shared:
+            return self.net.predict(self.records, self.made)
         self.net.forward()
         return self.net.blob(self.made)
 

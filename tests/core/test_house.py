@@ -31,8 +31,8 @@ UPWARD = {
 CIRCLES = [
     # in types only: a backend compiles steps of states of layers, whose components compute with a view of the backend
     {f"protocols.{name}" for name in ("backend", "components", "layer", "parameter", "state", "view")},
-    # Net.predict and Net.evaluate make another net
-    {"net.net", "net.predict", "net.evaluate"},
+    # Net.predict and Net.evaluate make other nets
+    {"net.net", "net.predict", "net.evaluate", "net.team"},
     # callbacks, policies and frameworks are started with the training, which a solver makes of them
     {f"training.{name}" for name in ("callback", "framework", "policies", "solver", "training")},
 ]

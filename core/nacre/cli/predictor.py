@@ -244,11 +244,12 @@ class Predictor:
         Raises:
             NacreError: the records do not fit, or the net cannot be made.
         """
-        from ..net.predict import prepared, run
+        from ..net.predict import prepared
+        from ..net.team import run
 
         net = self._net or self.make({blob: array.shape[1:] for blob, array in records.items()})
         ready = prepared(net, self.want, records, classes)
-        found = run(net, self.want, ready)
+        found = run(net, ready, self.want.outputs)
         return Computed(ready, found, self.answers.of(found, whole_records(ready)))
 
     def answer_batch(self, batch: Batch, classes: Mapping[str, Sequence[str]]) -> Computed:

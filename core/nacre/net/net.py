@@ -51,6 +51,7 @@ from .passes import Passes
 from .sources import Sources
 from .statistics import Statistics
 from .summary import NetSummary, summarise
+from .team import Team
 from .turns import Turns, in_turn
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class Net(NetAccess):
         self.division: Division | None = None
         self._options = options
         self.backend_named = bool(backend)
-        self._predictors: dict[Any, Net] = {}
+        self._predictors: dict[Any, Team] = {}
         self._closed = False
         given = _parameters_of(share, options)
         if not self.layers:
@@ -400,6 +401,11 @@ class Net(NetAccess):
         else:
             self._passes.calls["feed and forward"]()
         return self.count_losses()
+
+    @property
+    def computes_alone(self) -> bool:
+        """Whether in `forward` only the backend's own code computes: no layer's own state, and no other backend's."""
+        return self._passes.computes_alone
 
     @in_turn("alone")
     def backward(self) -> None:
@@ -751,8 +757,8 @@ class Net(NetAccess):
         with ExitStack() as all_of_it:  # an error in one must not leave the others open
             for op in dict.fromkeys([*members(self.ops), *self.ops]):
                 all_of_it.callback(op.state.shutdown)
-            for net in self._predictors.values():
-                all_of_it.callback(net.shutdown)
+            for team in self._predictors.values():
+                all_of_it.callback(team.shutdown)
 
     @property
     def closed(self) -> bool:
@@ -796,7 +802,7 @@ def _parameters_of(share: Net | None, options: NetOptions) -> Mapping[str, Stora
         raise ConfigError(
             f"net '{options.name}': share={share!r}, but it must be another Net", "leave share out, or give a net"
         )
-    if share.backend is not options.backend:
+    if share.backend.parameters is not options.backend.parameters:
         raise TopologyError(
             f"net '{options.name}' on backend '{options.backend.name}' cannot share the parameters of net "
             f"'{share.name}', which is on backend '{share.backend.name}'",

@@ -81,10 +81,19 @@ class Passes:
     def _compiled(self, steps: Sequence[Step]) -> Callable[[], None]:
         try:
             backend = self._target.backend
-            own = not self.watch and all(step.own is backend or _is_idle(step) for step in steps)
-            return wrapped(backend, self._watched(steps) if self.watch else compile_steps(steps), own=own)
+            run = self._watched(steps) if self.watch else compile_steps(steps)
+            return wrapped(backend, run, own=self._are_own(steps))
         finally:
             self._turn(self._target.phase)
+
+    @property
+    def computes_alone(self) -> bool:
+        """Whether a forward pass has only steps of the net's backend, so that no other code computes with arrays."""
+        return self._are_own([*self._steps["feed"], *self._steps["forward"]])
+
+    def _are_own(self, steps: Sequence[Step]) -> bool:
+        backend = self._target.backend
+        return not self.watch and all(step.own is backend or _is_idle(step) for step in steps)
 
     def _answerable(
         self, run: Callable[[], None], steps: Sequence[Step], check: Callable[[], None]

@@ -14,12 +14,14 @@ from ..graph.wiring import ancestors, sort
 from ..protocols.algorithm import Algorithm
 from ..protocols.graph import Graph
 from ..protocols.layer import Layer, bottoms_of, drops
+from ..protocols.view import Fitted
 from ..random import RecordRandom
 from .arrays import shape_remedy
 from .classes import class_numbers, renumbered
 from .fitted import CLASSES, class_names, two_classes
 from .given import opened
 from .input import InputLayer
+from .team import Team, team
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,11 +87,11 @@ def predict(
     data: Any,
     output: str | Sequence[str],
     batch_size: int,
-    made: dict[Any, Net],
+    made: dict[Any, Team],
     *,
     classes: bool = False,
 ) -> Any:
-    """Do the work of `Net.predict`; `made` keeps the derived nets."""
+    """Do the work of `Net.predict`; `made` keeps the teams of derived nets."""
     import numpy as np
 
     found = _known.setdefault(net, Known()).wanted
@@ -108,13 +110,14 @@ def predict(
         shapes = {name: _prepared_shape(sources[name], name, shape) for name, shape in given.shapes.items()}
         key = (want.outputs, batch_size, tuple(shapes.items()))
         if key not in made:
-            made[key] = _derive(net, want, shapes, batch_size)
+            made[key] = _team(net, want, shapes, batch_size)
+        first, *_ = made[key].nets
         if net.division is not None:
-            _write_whole(net, made[key])
-        batch_size = check_outputs(made[key], want)
-        made[key].rewind()
+            _write_whole(net, first)
+        check_outputs(first, want)
+        first.rewind()
         batches = [
-            run(made[key], want, prepared(made[key], want, records, given.classes))
+            made[key].run(prepared(first, want, records, given.classes, net.fitted), want.outputs)
             for records in given.batches(batch_size)
         ]
     joined = {name: np.concatenate([batch[name] for batch in batches]) for name in want.outputs}
@@ -161,27 +164,22 @@ def check_outputs(net: Net, want: Wanted) -> int:
 
 
 def prepared(
-    net: Net, want: Wanted, batch: Mapping[str, np.ndarray], classes: Mapping[str, Sequence[str]] | None = None
+    net: Net,
+    want: Wanted,
+    batch: Mapping[str, np.ndarray],
+    classes: Mapping[str, Sequence[str]] | None = None,
+    fitted: Fitted | None = None,
 ) -> dict[str, np.ndarray]:
     """Return records for a net of `layers_for` as the sources that it has not would transform theirs.
 
-    `classes` are the names that the numbers of a blob's records count, by default those of the training.
+    `classes` are the names that the numbers of a blob's records count, by default those of the training. `fitted` is
+    what is known of the training data now, by default what the net was made with.
     """
-    known = classes or {}
+    known, learned = classes or {}, net.fitted if fitted is None else fitted
     return {
-        name: _transformed(records, name, want.source_of(name), net, known.get(name, ()))
+        name: _transformed(records, name, want.source_of(name), net, learned.get(name, {}), known.get(name, ()))
         for name, records in batch.items()
     }
-
-
-def run(net: Net, want: Wanted, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Run one batch of `prepared` records, or a part of one, through a net; return one row for each record."""
-    for name, records in batch.items():
-        net.write(name, records)
-    net.forward()
-    net.advance()
-    rows = len(batch[want.needed[0]])
-    return {name: net.blob(name)[:rows] for name in want.outputs}
 
 
 def _classes(name: str, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
@@ -247,7 +245,8 @@ def _sized(count: int | None) -> int:
     return min(MOST, 1 << (count - 1).bit_length()) if count else MOST
 
 
-def _derive(net: Net, want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch_size: int) -> Net:
+def _team(net: Net, want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch_size: int) -> Team:
+    """Return what predicts a batch, after it has compared the records with the net's own."""
     for name, shape in shapes.items():
         value = net.memory.final.get(name)
         if value is not None and value.shape[1:] != shape:
@@ -255,9 +254,14 @@ def _derive(net: Net, want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch
                 f"blob '{name}' has records of shape {value.shape[1:]}, but the data have {shape}",
                 shape_remedy((0, *shape), value.shape[1:]),
             )
-    layers = layers_for(want, shapes, batch_size, {name: _type(net, name) for name in shapes})
-    options: dict[str, Any] = {} if net.division is None else {"share": None, "initialise": False}
-    return net.derive("predict", layers, keep=want.outputs, **options)
+    types = {name: _type(net, name) for name in shapes}
+    whole: dict[str, Any] = {} if net.division is None else {"share": None, "initialise": False}
+
+    def derive(rows: int, options: Mapping[str, Any]) -> Net:
+        layers = layers_for(want, shapes, rows, types)
+        return net.derive("predict", layers, keep=want.outputs, **whole, **options)
+
+    return team(net, want.layers, batch_size, derive)
 
 
 def _write_whole(net: Net, whole: Net) -> None:
@@ -271,7 +275,9 @@ def _type(net: Net, name: str) -> str:
     return next((value.dtype for value in net.memory.values if value.name == name), "")
 
 
-def _transformed(batch: np.ndarray, name: str, source: Layer, net: Net, classes: Sequence[str]) -> np.ndarray:
+def _transformed(
+    batch: np.ndarray, name: str, source: Layer, net: Net, fitted: Mapping[str, Any], classes: Sequence[str]
+) -> np.ndarray:
     """Transform a batch as the source that it replaces does."""
     import numpy as np
 
@@ -281,7 +287,6 @@ def _transformed(batch: np.ndarray, name: str, source: Layer, net: Net, classes:
     if (random := randoms.get(name)) is None:
         random = randoms[name] = RecordRandom(net.seed, f"predict-{name}", lambda: int(scalars["step"]))
     random.at(range(len(given)), np.zeros(len(given)))
-    fitted = net.fitted.get(name, {})
     names = fitted.get(CLASSES, ())
     if classes and names and _takes_numbers_alone(source):
         given = renumbered(given, class_numbers("the records", name, classes, names), len(names))

@@ -113,6 +113,15 @@ class Backend:
     def wait(self) -> None:
         """Wait until all is computed that was enqueued; nothing to do where calls return when they are done."""
 
+    def beside(self) -> Sequence[Backend]:
+        """Return new backends, each of which computes on a thread of its own: passes on them may run at once.
+
+        They have this one's `parameters`, so that their nets share parameters with its nets, and read no memory that
+        another one writes while it computes. () by default, and where there is only one thread to share out: then one
+        pass runs at a time, on all threads.
+        """
+        return ()
+
     def free_memory(self) -> tuple[int, int] | None:
         """Return how many bytes are free on its device, and how many that has; None if its memory is the machine's."""
         return None

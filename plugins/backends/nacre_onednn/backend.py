@@ -80,6 +80,7 @@ class OnednnBackend(HostMemory):
     def __init__(self) -> None:
         super().__init__()
         self.numpy: Any = open_backend("numpy")
+        self.turn = self.numpy.turn
         self.xp = self.numpy.xp  # the own code of layers uses all threads too
         self.library = library()
         self.computes = ("bf16",) if self.library.narrow else ()
@@ -89,6 +90,11 @@ class OnednnBackend(HostMemory):
         self._here = _Here()
         self._narrow: WeakValueDictionary[int, Narrow] = WeakValueDictionary()  # each keeps its storage
         self._forks = _Forks.count
+
+    def beside(self) -> Sequence[OnednnBackend]:
+        if self.threads == 1 or helper() is None:
+            return ()
+        return [OneThread(self) for _ in range(self.threads)]
 
     def environment(self) -> dict[str, Any]:
         return {
@@ -253,7 +259,7 @@ class OnednnBackend(HostMemory):
                     "backend 'onednn' was opened before this process was forked, and OpenMP does not work after a fork",
                     "start processes with 'spawn' or 'forkserver', or open the backend in the child process only",
                 )
-            with self.numpy.turn:
+            with self.turn:
                 before = self.library.set_threads(self.threads)
                 try:
                     run()
@@ -262,3 +268,20 @@ class OnednnBackend(HostMemory):
                         self.library.set_threads(before)
 
         return here
+
+
+class OneThread(OnednnBackend):
+    """One of those that compute beside each other: on one thread, and with scratch memory of its own.
+
+    Only passes of its own steps may run so: it has none of NumPy's threads.
+    """
+
+    def __init__(self, of: OnednnBackend) -> None:
+        super().__init__()
+        self.parameters, self.threads, self.turn = of.parameters, 1, threading.RLock()
+
+    def beside(self) -> Sequence[OnednnBackend]:
+        return ()
+
+    def wrap(self, run: Callable[[], None]) -> Callable[[], None]:
+        return self.wrap_own(run)

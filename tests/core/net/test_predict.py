@@ -5,7 +5,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import DataError, InputLayer, Layer, LayerState, Names, Net, Solver, TopologyError, Transformer
+from nacre import (
+    DataError,
+    Input,
+    InputLayer,
+    L,
+    Layer,
+    LayerState,
+    Names,
+    Net,
+    Solver,
+    TopologyError,
+    Transformer,
+)
 from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
@@ -70,7 +82,7 @@ def test_inputs_of_one_record_do_not_make_predict_slow(size: int, counts: list[i
     wanted = x @ net.parameters["scores/weight"].value.T
     for count in counts:
         np.testing.assert_allclose(net.predict(x[:count]), wanted[:count], rtol=1e-12)
-    assert [one.memory.final["data"].shape[0] for one in net._predictors.values()] == batches
+    assert [one.rows for one in net._predictors.values()] == batches
 
 
 def test_several_outputs() -> None:
@@ -220,9 +232,9 @@ def test_derived_nets_are_made_once_and_end_with_the_net() -> None:
     net = made()
     for _ in range(2):
         net.predict(RECORDS, "prob")
-    (derived,) = net._predictors.values()
+    (team,) = net._predictors.values()
     net.shutdown()
-    assert derived._closed
+    assert [one.closed for one in team.nets] == [True]
 
 
 def test_a_blob_without_a_row_for_each_record_is_told_and_not_cut():
@@ -232,3 +244,14 @@ def test_a_blob_without_a_row_for_each_record_is_told_and_not_cut():
         pytest.raises(DataError, match=r"blob 'y' of shape \(6,\) .* each of the 3 records"),
     ):
         net.predict(np.ones((3, 2)), "y")
+
+
+def test_what_was_learned_since_is_known() -> None:
+    """Texts become the numbers that the last training gave them, not those of the first prediction."""
+
+    x = Input(name="x", dtype="int64")
+    net = Net("words", L.Embedding(output_dim=2, input_dim=4)(x), backend="numpy")
+    net.predict(np.array([0, 1]))
+    for words in (["a", "b", "c", "d"], ["d", "c", "b", "a"]):
+        net.learned = {"x": {"classes": words}}
+        np.testing.assert_array_equal(net.predict(np.array(words)), net.predict(np.arange(4)))

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from nacre import NacreError, Own, number_of_threads
+from nacre import NacreError, Own
 
 from ..dnnl.library import Unimplemented, library
 from ..dnnl.primitives import BLOCKED, CHANNELS_LAST, IN_ORDER, Call
 from ..kernels.base import Layouts, OnednnKernel, layout_of
 from ..kernels.batch_norm import BatchNormKernel
 from ..kernels.element_wise import AddKernel
-from ..record import Record, rounded_up, sizes_of
+from ..record import Record, recorder, rounded_up, sizes_of
 from ..rewrite import is_marked
 from .plans import Kept, key_of, likeness
 
@@ -223,10 +223,10 @@ def _clearly_least(found: Sequence[tuple[float, Any]]) -> tuple[float, Any]:
 
 
 class Trial:
-    """One way of one stage, and the least time that it took."""
+    """One way of one stage on so many threads, and the least time that it took."""
 
-    def __init__(self, way: str, calls: list[Call]) -> None:
-        self.way, self.calls = way, calls
+    def __init__(self, way: str, calls: list[Call], threads: int) -> None:
+        self.way, self.calls, self.threads = way, calls, threads
         self.seconds = inf
         self.replay: Callable[[], None] | None = None
 
@@ -235,9 +235,8 @@ class Trial:
         first, record = Record(), Record()
         for call in self.calls:
             (first if call.once else record).add_call(call, addresses, ())
-        threads = number_of_threads()
-        first.replay(threads)()
-        self.replay = record.replay(threads)
+        first.replay(self.threads)()
+        self.replay = record.replay(self.threads)
 
     def run(self, most: float) -> None:
         """Run some times, until these took so many seconds, and note the least time."""
@@ -262,7 +261,7 @@ def _trials(kernel: OnednnKernel, stage: str, layouts: Layouts, before: Sequence
             continue
         if not any(_same(trial.calls, calls) for trial in found):
             twins = (trial for trial in before if trial.way == way and _same(trial.calls, calls))
-            found.append(next(twins, None) or Trial(way, calls))
+            found.append(next(twins, None) or Trial(way, calls, recorder(kernel.backend).threads))
     return found
 
 
