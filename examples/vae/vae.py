@@ -23,8 +23,11 @@ def run(picture: str = "", seed: int = 0) -> float:
     file = load(NET, [f"seed={seed}"])
     with file.net("train") as net:
         file.solver().solve(net)
-    with file.net("test") as net:
-        elbo = np.mean([net.forward_epoch() for _ in range(5)])  # of five draws for each image
+        losses: list[float] = []
+        for draw in range(5):  # for each image
+            with net.derive("test", seed=seed + draw) as test:
+                losses.append(test.forward_epoch())
+        elbo = np.mean(losses)
     if picture:
         from matplotlib.image import imsave
 

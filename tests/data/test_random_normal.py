@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nacre import ConfigError, DataError, Net
-from nacre_data import MemoryDataLayer, RandomNormalLayer
+from nacre_data import MemoryDataLayer, PrefetchLayer, RandomNormalLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
 
 
@@ -87,6 +87,29 @@ def test_tops_may_have_batches_of_several_sizes(sizes: tuple[int, int]) -> None:
     one = make(noise(batch_size=sizes[0]))
     one.forward()
     np.testing.assert_array_equal(one.blob("noise"), net.blob("noise"))
+
+
+@pytest.mark.parametrize("fields", [{}, {"ahead": 2}, {"prefetch": 2}])
+def test_every_pass_outside_of_training_finds_the_same_noise_and_order(fields: dict[str, Any]) -> None:
+    """Where the noise went on, a validation depended on how many were before it, and a resumed training on that."""
+    reads = dict(fields)
+    made = int(reads.pop("prefetch", 0))
+    data = MemoryDataLayer(
+        name="data", tops="x", data=np.arange(15.0).reshape(5, 3), batch_size=2, shuffle=True, **reads
+    )
+    inner = [data, noise()]
+    sources = [PrefetchLayer(name="prefetch", layer=inner, ahead=made)] if made else inner
+    add = ElementWiseLayer(name="add", bottoms=["x", "noise"], tops="y", operation="Add")
+    with make(*sources, add, phase="validation") as net:
+        net.forward()  # somebody has looked at the first batch
+        passes = []
+        for _ in range(3):
+            found: list[bytes] = []
+            net.forward_epoch(each=lambda found=found: found.append(net.blob("y").tobytes()))
+            passes.append(found)
+        assert len(set(passes[0])) == 3
+        assert passes[1:] == passes[:1] * 2
+        assert net.epoch == 1
 
 
 def test_noise_alone_has_no_passes() -> None:

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from nacre import ConfigError, DataError, Net, Solver
-from nacre_data import MemoryDataLayer
+from nacre_data import MemoryDataLayer, RandomNormalLayer
+from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
-from nacre_solvers import SGD, EarlyStopping, ValidationPerformance
+from nacre_layers.losses.square_loss import SquareLossLayer
+from nacre_solvers import SGD, DecayOnValidation, EarlyStopping, ValidationPerformance
 from resuming import saved
 from toy_training import Reports, pulled_net, records, toy_layers, toy_net, weights
 
@@ -173,3 +175,39 @@ def test_a_net_that_lacks_a_blob_in_that_phase() -> None:
 def test_a_net_whose_source_has_no_end() -> None:
     with pytest.raises(ConfigError, match="'validation' are endless"):
         solver(ValidationPerformance()).start(pulled_net())
+
+
+def test_a_resumed_training_validates_with_the_same_noise() -> None:
+    """The noise of a validation depended on how many this process had made, and the rate on what it found."""
+
+    def net() -> Net:
+        x = np.random.default_rng(0).normal(size=(20, 3))
+        return Net(
+            "noisy",
+            [
+                MemoryDataLayer(
+                    name="data", tops=["x", "y"], data=[x, x.sum(1, keepdims=True)], batch_size=5, shuffle=True
+                ),
+                RandomNormalLayer(name="eps", tops=["noise"], batch_size=5, output_dims=3),
+                ElementWiseLayer(name="add", bottoms=["x", "noise"], tops="noisy", operation="Add"),
+                InnerProductLayer(name="ip", bottoms=["noisy"], tops=["ip"], output_dim=1),
+                SquareLossLayer(name="loss", bottoms=["ip", "y"]),
+            ],
+            backend="numpy",
+        )
+
+    def made() -> Solver:
+        policy = DecayOnValidation(base=0.1, gamma=0.7)
+        return solver(ValidationPerformance(every_n_iter=2), lr_policy=policy, max_iter=40)
+
+    with net() as whole:
+        training = made().start(whole)
+        for _ in range(15):
+            training.step()
+        snapshot = saved(training)
+        training.run()
+        assert training.lr < 0.1
+        with net() as resumed:
+            again = made().solve(resumed, resume=snapshot)
+            assert (weights(resumed), again.lr) == (weights(whole), training.lr)
+            assert again.history["validation"]["loss"].tolist() == training.history["validation"]["loss"].tolist()

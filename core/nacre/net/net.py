@@ -238,6 +238,7 @@ class Net(NetAccess):
         for op in self.ops:
             check_places(op.layer)
             op.ready()
+        self._sources.note_first()
         self._passes.compile_all()
 
     def allocate(self) -> None:
@@ -466,9 +467,10 @@ class Net(NetAccess):
     ) -> float:
         """Run forward over every record of the sources once; return the mean loss per record.
 
-        Statistics are not reset before; the sources begin a new pass. `warn` is called with a message about records
-        with numbers that are not finite, because layers may hide these; by default it is a Python warning. `each` is
-        called after each batch, whose blobs can then be read.
+        Statistics are not reset before. The sources begin their first pass again, with the order and the random numbers
+        of that one: with the same parameters every call finds the same, whatever ran before. `warn` is called with a
+        message about records with numbers that are not finite, because layers may hide these; by default it is a Python
+        warning. `each` is called after each batch, whose blobs can then be read.
 
         Raises:
             DataError: no source of this net has an end, an `Input` blob has not been written, or the net is in phase

@@ -5,8 +5,10 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import cached_property, partial
 from numbers import Integral
+from typing import Any
 
 from ..discovery.blame import called, wrong
 from ..engine.collectives import Collectives
@@ -56,6 +58,7 @@ class Sources:
         self.states = [state for _, state in self._at_work]
         self._ending = [state for state in self.states if not state.endless]
         self._unproven = [state for state in self.states if not isinstance(state, InputState)]
+        self._first: list[Mapping[str, Any]] = []
 
     # Batches
 
@@ -122,6 +125,24 @@ class Sources:
 
     # Passes over the data
 
+    def note_first(self) -> None:
+        """Note what the sources remember before their first batch, with which every `forward_epoch` begins."""
+        if self._phase != "train" and not self._first:
+            self._first = [deepcopy(state.memory()) for state in self.states]
+
+    def _begin(self) -> None:
+        """Let the sources begin anew: their orders and random numbers are those of the first pass.
+
+        So what a pass finds does not depend on how many this process has made before.
+        """
+        for state, first in zip(self.states, self._first, strict=True):
+            if first:
+                state.remember(first)
+        for source in self._ending:
+            source.rewind()
+        if self._collectives is not None:
+            self._collectives.agree_on_epoch()
+
     @property
     def rows(self) -> int:
         return real_rows(self._scalars, self._shares)
@@ -162,8 +183,7 @@ class Sources:
         if not self._ending and self._collectives is None:
             raise DataError(f"{net} has no source whose data have an end, so there are no passes over the data")
         self.refuse_unwritten()
-        for source in self._ending:
-            source.rewind()
+        self._begin()
         carried.rewind()
         start, total, rows, batches, empty = self.epoch, 0.0, 0, 0, 0
         bad = Counter[str]()

@@ -286,6 +286,22 @@ class SourceTests(Checks):
                         wrong = resumed.batch().differs(batches[number])
                         assert not wrong, f"{shuffled}resumed after {done} batches: batch {number} differs: {wrong}"
 
+    def test_begins_anew(self, example: Example, tmp_path: Path) -> None:
+        """What `memory` gives before the first batch lets a used source begin anew, as validations do."""
+        ways = [example, *([_with(example, self.shuffling())] if self.shuffling() else [])]
+        for phase, way in itertools.product(("train", "validation"), ways):
+            with self.feeding(tmp_path, way, phase=phase) as fed:
+                memory = saved(fed.state.memory())
+                batches = [fed.batch() for _ in range(-(-(self._count() or 9) // 3) + 1)]
+                if memory:
+                    fed.state.remember(memory)
+                elif not self.endless:
+                    fed.state.rewind()
+                fed.net.step = 0
+                for number, batch in enumerate(batches):
+                    wrong = fed.batch().differs(batch, epochs=bool(memory))
+                    assert not wrong, f"phase {phase}, begun anew: batch {number} differs: {wrong}"
+
     def test_memory(self, example: Example, tmp_path: Path) -> None:
         """`memory` gives arrays, finite numbers and texts; it changes nothing, and later batches do not change it."""
         with self.feeding(tmp_path, example) as fed, self.feeding(tmp_path, example) as other:

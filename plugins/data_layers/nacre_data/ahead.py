@@ -43,11 +43,12 @@ class Batch:
 class ReadAhead(Generic[Filled]):
     """A thread that fills batches before they are needed, in the order in which they become free.
 
-    It ends with `stop`, with an error, which `take` then raises, or when there is no reference to this object. In that
-    case nothing waits for its end: the last reference may go in the thread itself, or under a lock of HDF5.
+    `fill` returns whether its batch is the last one. The thread ends with that, with `stop`, with an error, which
+    `take` then raises, or when there is no reference to this object. In that case nothing waits for its end: the last
+    reference may go in the thread itself, or under a lock of HDF5.
     """
 
-    def __init__(self, fill: Callable[[Filled], None], batches: Sequence[Filled]) -> None:
+    def __init__(self, fill: Callable[[Filled], bool], batches: Sequence[Filled]) -> None:
         self.free: SimpleQueue[Filled | None] = SimpleQueue()
         self.full: SimpleQueue[Filled | BaseException] = SimpleQueue()
         for batch in batches:
@@ -98,7 +99,7 @@ class ReadAhead(Generic[Filled]):
 
 
 def _fill(
-    fill: Callable[[Filled], None],
+    fill: Callable[[Filled], bool],
     free: SimpleQueue[Filled | None],
     full: SimpleQueue[Filled | BaseException],
     stopped: threading.Event,
@@ -106,8 +107,10 @@ def _fill(
     """Run in the thread; it has no reference to the `ReadAhead`, which would then never be freed."""
     try:
         while (batch := free.get()) is not None and not stopped.is_set():
-            fill(batch)
+            last = fill(batch)
             full.put(batch)
+            if last:
+                return
     except BaseException as error:
         full.put(error)
 

@@ -203,9 +203,9 @@ class Making:
         self.step = step
         self.stride = stride
 
-    def __call__(self, made: Made) -> None:
+    def __call__(self, made: Made) -> bool:
         net = self.net
-        net.step = self.step
+        net.step, epoch = self.step, net.epoch
         net.forward()
         net.advance()
         made.arrays = [net.blob(top) for top in self.tops]
@@ -214,6 +214,7 @@ class Making:
         made.numbers = sources[0].numbers if len(sources) == 1 else None
         made.memory = memory_of(net)
         self.step += self.stride
+        return net.phase != "train" and net.epoch != epoch  # nothing is made ahead behind the end of a pass
 
 
 def memory_of(net: Net) -> dict[str, Any]:
@@ -280,6 +281,8 @@ class PrefetchState(SourceState, host_only=True):
         self.rows, self.epoch, self.numbers, self.used = made.rows, made.epoch, made.numbers, made.memory
         if self.ahead is not None:
             self.ahead.free.put(made)
+        if not self.inside:
+            self._stop()  # the thread has ended with the pass
 
     def _next(self) -> Made:
         if self.broken_off:
@@ -318,7 +321,7 @@ class PrefetchState(SourceState, host_only=True):
         return "; ".join(said) or None
 
     def rewind(self) -> None:
-        """Begin a pass with the next batch; at the end of a pass, what is made already begins one."""
+        """Begin a pass with the next batch, which it does at the end of a pass anyway."""
         if self.inside:
             self._drop()
             for op in self.net.ops:

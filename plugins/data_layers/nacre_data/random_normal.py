@@ -23,7 +23,8 @@ class RandomNormalLayer(Layer, is_source=True):
 
     Tops are (batch_size, *output_dims), of the net's type. Batch number i is a function of the seed, the layer's name
     and i, in every phase: NumPy's `standard_normal` of `nacre.random` in float64, draw t for top t. It has no end, so
-    passes (epochs) are those of other sources. After Mocha.jl's `RandomNormalLayer`.
+    passes (epochs) are those of other sources; `net.forward_epoch`, as in a validation, begins with batch 0. After
+    Mocha.jl's `RandomNormalLayer`.
 
     Example:
         [[layer]]

@@ -189,8 +189,11 @@ class Passes:
         generator.shuffle(order)
 
 
-def read_batch(passes: Passes, records: Records, batch: Batch) -> None:
-    """Fill a batch with the next records."""
+def read_batch(passes: Passes, records: Records, batch: Batch) -> bool:
+    """Fill a batch with the next records; return whether a pass outside of training ends with it.
+
+    Nothing is read ahead behind that: which pass comes next is not known.
+    """
     batch.rows = passes.choose(batch.records)
     batch.epochs[:] = passes.epochs
     batch.position, batch.epoch = passes.position, passes.epoch
@@ -199,6 +202,7 @@ def read_batch(passes: Passes, records: Records, batch: Batch) -> None:
     bad = bool(records.left_out(rows))
     batch.left_out = records.left_out(rows[~begun]) if bad else ()
     batch.begun = records.left_out(rows[begun]) if bad else ()
+    return not passes.trains and not passes.position
 
 
 class RecordSourceState(SourceState, host_only=True):
@@ -305,6 +309,8 @@ class RecordSourceState(SourceState, host_only=True):
             self.ahead.free.put(batch)
         if ends:
             self._warn_of_left_out()
+            if self.phase != "train":
+                self._stop()  # the thread has ended with the pass
         self.left_out += begun
 
     def keys(self, numbers: Sequence[int]) -> list[str]:
