@@ -8,7 +8,19 @@ import numpy as np
 import pytest
 
 from divided_nets import OPTIONS, gathered, nets_of, source
-from nacre import Callback, CallbackState, ConfigError, Layer, Names, Net, Solver, load_snapshot
+from nacre import (
+    Callback,
+    CallbackState,
+    ConfigError,
+    Layer,
+    Names,
+    Net,
+    Score,
+    SnapshotFolder,
+    Solver,
+    load_snapshot,
+    open_snapshot_store,
+)
 from nacre.snapshots.snapshot import Snapshot as Saved
 from nacre.testing.crew import crew, together
 from nacre.training.training import Training
@@ -253,6 +265,44 @@ def test_going_back_goes_on_bit_for_bit_wherever_it_was_interrupted() -> None:
         resumed, found, _ = train(resume=saved(begun))
         assert found == expected
         assert resumed.rate.rate(24) == whole.rate.rate(24)
+
+
+class Scored(Judged):
+    """Reports its losses, which decide on the best snapshot, too."""
+
+    def start(self, training: Training) -> CallbackState:
+        return ScoredState(self, training)
+
+
+class ScoredState(JudgedState):
+    def run(self) -> None:
+        super().run()
+        training = self.training
+        training.score = Score(training.iteration, self.callback.losses[training.iteration - 1], False)
+
+
+@pytest.mark.parametrize("stop", [0, 2])
+def test_going_back_keeps_what_others_found_best_in_that_validation(tmp_path: Path, stop: int) -> None:
+    """The training was held before EarlyStopping and Snapshot had seen it, so that the best one was worse afterwards.
+
+    A training that ends with that validation holds it when it is resumed.
+    """
+
+    def solver(max_iter: int) -> Solver:
+        policy = DecayOnValidation(base=0.8, min_rate=0.3, go_back=True)
+        stopping = EarlyStopping(patience=99, restore=True)
+        saving = Snapshot(every_n_iter=1, folder=str(tmp_path), keep=1)
+        callbacks = [Scored(losses=[3, 1, 2, 2.5]), stopping, saving]
+        return Solver(SGD(), max_iter=max_iter, lr_policy=policy, callbacks=callbacks)
+
+    net, reports = pulled_net(), Reports()
+    if stop:
+        solver(stop).solve(pulled_net(), quiet=True)
+    resume = load_snapshot(tmp_path) if stop else None
+    solver(4).solve(net, reports=[reports], resume=resume)
+    assert sum("going back to iteration 2" in one["message"] for one in reports["warning"]) == 2
+    assert net.parameters["pull/w"].value[0] == pytest.approx(0.04)  # of iteration 2
+    assert SnapshotFolder(str(tmp_path), open_snapshot_store("HDF5"), 1).best() == tmp_path / "snapshot-000002.h5"
 
 
 # Early stopping

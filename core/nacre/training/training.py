@@ -105,6 +105,7 @@ class Training:
         self._reports = list(reports)
         self._loss: float | None = 0.0  # None: that of the net's last pass, which is not fetched yet
         self._back: Snapshot | None = None
+        self._holding: list[Callable[[Snapshot], object]] = []
         self._signal = ""
         self._failed: Exception | None = None  # of several ranks, after which this one does nothing with the others
         self._epoch = net.epoch
@@ -296,6 +297,7 @@ class Training:
             NotFiniteError: names the layer and the blob; `iteration` is still that of the batch.
             NacreError: the net was shut down.
         """
+        self._hold()
         self._step()
 
     def _step(self) -> None:
@@ -467,6 +469,7 @@ class Training:
                     epochs = self.epochs
                     try:
                         with self.turns.training:
+                            self._hold()
                             self._step()
                     except WaitInterrupted:  # before anything of this iteration was done
                         break
@@ -712,6 +715,7 @@ class Training:
         from ..snapshots.folder import snapshot_of
 
         snapshot = snapshot_of(snapshot)
+        self._holding = []
         self.come_together()  # nobody waits any more for what another has to do in an iteration that is given up
         for warning in restore(self.members(), snapshot, reset_solver=reset_solver):
             self.warn(warning)
@@ -727,6 +731,21 @@ class Training:
             name = "max_iter" if self.iteration >= self.solver.n_iter else "max_epoch"
             message = f"nothing is left to train: {name}={self.solver.limits()[name]} is already reached"
             self.warn(f"{message}; a larger one continues (--set solver.{name}=...)")
+
+    def hold(self, keep: Callable[[Snapshot], object]) -> None:
+        """Call `keep` with a snapshot of this training when all callbacks of the iteration have run.
+
+        So it has what those remember that come after the one that asks. The call comes before the next iteration. A
+        snapshot that is saved before has to remember that it was asked for: whoever asks says so in its `memory`, and
+        asks again in `remember`.
+        """
+        self._holding.append(keep)
+
+    def _hold(self) -> None:
+        """Make the snapshots that were asked for."""
+        holding, self._holding = self._holding, []
+        for keep in holding:
+            keep(self.snapshot())
 
     def go_back(self, snapshot: Snapshot) -> None:
         """Make `run` continue from an earlier snapshot of this training once the current callback has returned.

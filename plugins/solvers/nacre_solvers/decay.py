@@ -46,6 +46,7 @@ class DecayOnValidationState:
         self.since = 0
         self.last: float | None = None
         self.held: Snapshot | None = None
+        self.holds = False  # whether it is asked for, but other callbacks of the iteration have still to run
         self.falling = False
         self.higher_better = Judge(policy, training, self.judge).higher_better
 
@@ -65,26 +66,39 @@ class DecayOnValidationState:
                 self.training.go_back(self.held)
             self.current, self.since = rate, iteration
         elif policy.go_back and not worse:
-            self.held = _copy(self.training.snapshot())
+            self._hold()
+
+    def _hold(self) -> None:
+        """Keep the training as it is when all that judge this validation have done so."""
+        self.holds = True
+        self.training.hold(self._keep)
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        self.held, self.holds = _copy(snapshot), False
 
     def rate(self, iteration: int) -> float:
         return self.current
 
     def memory(self) -> Mapping[str, Any]:
         last = {} if self.last is None else {"last": self.last}
-        held = {} if self.held is None else _pack(self.held)
+        held = {NEXT: True} if self.holds else {} if self.held is None else _pack(self.held)
         return {"rate": self.current, "since": self.since, **last, **held}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         self.last = float(memory["last"]) if "last" in memory else None
+        self.holds = False
         if self.falling:  # the training is back where it was held; the rate stays what it has become
             self.falling = False
             return
         self.current, self.since = float(memory["rate"]), count_in(memory, "since")
-        self.held = _unpack(memory)
+        self.held = None if NEXT in memory else _unpack(memory)
+        if NEXT in memory:
+            self._hold()
 
 
 HELD = "(held)/"  # no layer can have this name
+NEXT = f"{HELD}next"
+"""What a snapshot remembers instead that is saved before the training is held: itself."""
 
 
 def _copy(snapshot: Snapshot) -> Snapshot:
