@@ -9,6 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nacre import ConfigError, NacreError, Solver
@@ -73,10 +74,10 @@ def test_a_table_without_matplotlib(tmp_path: Path) -> None:
     reports = Reports()
     callbacks = [ValidationPerformance(every_n_iter=100), LearningCurve(path=tmp_path / "curve.png", every_n_iter=100)]
     training = solver(*callbacks).solve(toy_net(), reports=[reports])
-    assert training.info["curve"] == str(tmp_path / "curve.csv")
+    assert training.info["curve"] == str(tmp_path / "curve.png")
     (warning,) = reports["warning"]  # not one at each drawing
     assert "pip install nacre[plots]" in warning["message"]
-    rows = read(tmp_path / "curve.csv")
+    rows = read(tmp_path / "curve.png")
     assert list(rows[0]) == ["iteration", "training loss", "validation loss", "validation accuracy"]
     assert [int(row["iteration"]) for row in rows] == list(range(2, 251, 2))
     found = {int(row["iteration"]): row for row in rows if row["validation loss"]}
@@ -91,8 +92,8 @@ def test_a_table_without_matplotlib(tmp_path: Path) -> None:
 def test_the_curve_goes_on_after_a_restart(tmp_path: Path) -> None:
     curve = LearningCurve(path=tmp_path / "curve.png")
     whole = solver(curve).solve(toy_net())
-    expected = read(tmp_path / "curve.csv")
-    (tmp_path / "curve.csv").unlink()
+    expected = read(tmp_path / "curve.png")
+    (tmp_path / "curve.png").unlink()
     with solver(curve).start(toy_net()) as first:
         for _ in range(100):
             first.step()
@@ -101,7 +102,7 @@ def test_the_curve_goes_on_after_a_restart(tmp_path: Path) -> None:
                     state.run()
         snapshot = saved(first)
     solver(curve).solve(toy_net(), resume=snapshot)
-    again = read(tmp_path / "curve.csv")
+    again = read(tmp_path / "curve.png")
     assert whole.iteration == 250
     assert [row["iteration"] for row in again] == [row["iteration"] for row in expected]
     for one, other in zip(again, expected, strict=True):
@@ -160,3 +161,19 @@ def test_every_picture_bears_the_mark(ending: str) -> None:
     assert is_curve(BytesIO(picture("t", curve, {}, ending[1:])))
     assert is_curve(BytesIO(table(curve, {})))
     assert not is_curve(BytesIO(b"\x89PNG\r\n\x1a\n"))
+
+
+def test_an_infinite_loss_is_no_reason_to_save_no_snapshot(tmp_path: Path) -> None:
+    with solver(LearningCurve(path=tmp_path / "curve.png"), max_iter=2).start(toy_net()) as training:
+        state = training.callbacks[0]
+        state.iterations, state.losses = [1, 2], [1.5, float("inf")]  # type: ignore[attr-defined]
+        snapshot = saved(training)
+    with solver(LearningCurve(path=tmp_path / "curve.png"), max_iter=2).start(toy_net()) as again:
+        again.restore(snapshot)
+        assert again.callbacks[0].losses == [1.5, float("inf")]  # type: ignore[attr-defined]
+
+
+def test_a_curve_from_a_snapshot_of_an_earlier_version(tmp_path: Path) -> None:
+    with solver(LearningCurve(path=tmp_path / "curve.png")).start(toy_net()) as training:
+        training.callbacks[0].remember({"iterations": np.array([1, 2]), "losses": np.array([0.5, 0.25])})
+        assert training.callbacks[0].losses == [0.5, 0.25]  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator, Mapping
 from math import inf
 from os import SEEK_END
@@ -150,16 +151,21 @@ class LearningCurveState(CallbackState):
             self.training.warn(message)
 
     def memory(self) -> Mapping[str, Any]:
-        import numpy as np
-
-        points = {"iterations": np.array(self.iterations, np.int64), "losses": np.array(self.losses, np.float64)}
-        return {**points, **self.mean_loss.memory()}
+        """Return all points as text, because losses that are not finite are no reason to save no snapshot."""
+        return {"points": json.dumps([self.iterations, self.losses]), **self.mean_loss.memory()}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        self.iterations[:] = memory["iterations"].tolist()
-        self.losses[:] = memory["losses"].tolist()
+        self.iterations[:], self.losses[:] = remembered_points(memory)
         self.stride = max([self.stride, *self.iterations[:1]])
         self.mean_loss.remember(memory)
+
+
+def remembered_points(memory: Mapping[str, Any]) -> tuple[list[int], list[float]]:
+    """Return the iterations and losses that a `LearningCurve` remembers; earlier versions had them in arrays."""
+    if "points" not in memory:
+        return memory["iterations"].tolist(), memory["losses"].tolist()
+    iterations, losses = json.loads(memory["points"])
+    return [int(one) for one in iterations], [float(one) for one in losses]
 
 
 def table(losses: Mapping[str, Curve], shares: Mapping[str, Curve]) -> bytes:

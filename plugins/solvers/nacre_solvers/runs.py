@@ -13,7 +13,7 @@ from typing import Any
 from nacre import Curve, DataError, NacreError, Snapshot, load_snapshot, where_it_is
 from nacre.files import os_errors
 
-from .learning_curve import HEAD
+from .learning_curve import HEAD, remembered_points
 from .listener import numbers
 from .statistics_store import read_statistics
 
@@ -127,11 +127,11 @@ def _of_table(path: Path, data: bytes) -> Points:
 
 def _of_snapshot(snapshot: Snapshot) -> Points:
     found: Points = {}
-    curve = "memory/callback.LearningCurve"
-    if f"{curve}/losses" in snapshot.arrays:
-        iterations, losses = (snapshot.arrays[f"{curve}/{name}"].tolist() for name in ("iterations", "losses"))
-        found["training", "loss"] = dict(zip(iterations, losses, strict=True))
     memory: Mapping[str, Any] = snapshot.state.get("memory", {})
+    start = "memory/callback.LearningCurve/"
+    arrays = {name.removeprefix(start): array for name, array in snapshot.arrays.items() if name.startswith(start)}
+    if curve := {**memory.get("callback.LearningCurve", {}), **arrays}:
+        found["training", "loss"] = dict(zip(*remembered_points(curve), strict=True))
     for phase, text in memory.get("history", {}).items():
         for iteration, _, loss, statistics in json.loads(text)["rows"]:
             data = {"phase": phase, "loss": loss, "statistics": statistics}
