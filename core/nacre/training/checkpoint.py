@@ -44,6 +44,8 @@ def make_snapshot(members: Members, iteration: int, epochs: int) -> Snapshot:
     if net.division is not None and communicator is not None:
         arrays = whole_arrays(communicator, arrays, parts)
     memory, remembered_arrays = _memory(members.owners)
+    # of whoever remembers nothing now: what it has later is forgotten when the training goes back
+    memory = {name: {} for name in members.owners if name.startswith(MAY_FORGET)} | memory
     arrays |= remembered_arrays
     if members.updater is not None and communicator is not None:  # the others' method has not updated anything
         own, own_arrays = _memory({"solver": members.method})
@@ -137,10 +139,11 @@ def first_not_finite(snapshot: Snapshot) -> str:
     return ""
 
 
-def restore(members: Members, snapshot: Snapshot, *, reset_solver: bool = False) -> list[str]:
+def restore(members: Members, snapshot: Snapshot, *, reset_solver: bool = False, goes_back: bool = False) -> list[str]:
     """Restore a training from a snapshot. All but the memory of owners is checked before anything is changed.
 
-    With `reset_solver` method and policies stay as they are. Returns warnings about what has changed since then, and
+    With `reset_solver` method and policies stay as they are. A training that `goes_back` has trained already, so that
+    owners forget what they have remembered since then. Returns warnings about what has changed since then, and
     what owners say.
 
     Raises:
@@ -171,7 +174,7 @@ def restore(members: Members, snapshot: Snapshot, *, reset_solver: bool = False)
         _load_history(members, snapshot)
     net.parameters.load(snapshot)
     passed_over = SOLVERS_OWN if reset_solver else ()
-    forgotten, said = _load_memory(members, snapshot, passed_over)
+    forgotten, said = _load_memory(members, snapshot, passed_over, goes_back=goes_back)
     different += [f"the snapshot has no memory of {name}" for name in forgotten]
     if (then := state.get("ranks", 1)) != (now := net.ranks):
         different.append(f"it was made by {then} rank{'s' * (then > 1)}, now there {'are' if now > 1 else 'is'} {now}")
@@ -232,10 +235,13 @@ def _load_history(members: Members, snapshot: Snapshot) -> None:
 
 _OF_RANK = re.compile(r"rank\d+/(layer\..*)", re.DOTALL)
 REPORTING = ("callback.", "history")  # what a training does not need to be the same
+MAY_FORGET = ("lr_policy", *REPORTING)  # the others would be told what another class had in its place
 SOLVERS_OWN = ("solver", "lr_policy", "momentum_policy")
 
 
-def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[str]) -> tuple[list[str], list[str]]:
+def _load_memory(
+    members: Members, snapshot: Snapshot, passed_over: Collection[str], *, goes_back: bool
+) -> tuple[list[str], list[str]]:
     """Restore the memory of every owner.
 
     Returns the names of those that have a memory but none in the snapshot, and the sentences of the others.
@@ -250,7 +256,7 @@ def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[s
     own = rank_name(members.net.rank) if snapshot.state.get("ranks", 1) == members.net.ranks else ""
     layers = members.net.owners()  # of which every rank that has them, and reads data, has saved its own memory
     of_ranks: dict[str, list[str]] = {}
-    there = {*values, *arrays}
+    there = {*(name for name, some in values.items() if some), *arrays}
     for place in sorted(there):
         if match := _OF_RANK.fullmatch(place):
             of_ranks.setdefault(match[1], []).append(place)
@@ -260,7 +266,7 @@ def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[s
         places = [f"{own}{name}", name, *of_ranks.get(name, ())] if name in layers else [name]
         place = next((one for one in places if one in there), name)
         saved = {**values.get(place, {}), **arrays.get(place, {})}
-        if saved:
+        if saved or (goes_back and name in values and remembered(owner)):
             try:
                 sentence: Any = owner.remember(saved)
                 if sentence is not None:

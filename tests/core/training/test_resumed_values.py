@@ -114,3 +114,36 @@ def test_an_earlier_snapshot_has_none_of_them() -> None:
         one.restore(snapshot)
         one.step()
         assert one.loss > 0
+
+
+class Counts(Callback):
+    """Remembers how often it ran, once it has."""
+
+    def start(self, training: Any) -> Any:
+        return CountsState(self, training)
+
+
+class CountsState(CallbackState):
+    runs = 0
+
+    def run(self) -> None:
+        self.runs += 1
+
+    def memory(self) -> dict[str, int]:
+        return {"runs": self.runs} if self.runs else {}
+
+    def remember(self, memory: Any) -> None:
+        self.runs = memory.get("runs", 0)
+
+
+def test_going_back_to_where_nothing_was_remembered() -> None:
+    """The rate that somebody had set meanwhile, the history and what callbacks remember were those of later."""
+    with net() as made, Solver(SGD(), max_iter=9, lr_policy=0.1, callbacks=[Counts(every_n_iter=1)]).start(made) as one:
+        one.step()
+        snapshot = saved(one)
+        one.step()
+        one.callbacks[0].run()
+        one.lr = 0.5
+        one.report("summary", loss=1.0, statistics={})
+        one.restore(snapshot)
+        assert (one.iteration, one.lr, one.history, one.callbacks[0].memory()) == (1, 0.1, {}, {})
