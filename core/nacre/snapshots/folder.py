@@ -393,6 +393,8 @@ def _json(name: str, content: dict[str, Any]) -> bytes:
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
+        if path.exists() and not path.is_file():  # reading a pipe might never end
+            raise SnapshotError(f"{path}: not a file", "remove it")
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None

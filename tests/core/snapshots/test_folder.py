@@ -170,6 +170,13 @@ def test_a_mark_whose_snapshots_are_gone_is_none(folder: SnapshotFolder) -> None
     assert not (folder.path / "best.json").exists()
 
 
+def test_a_pipe_in_the_place_of_the_mark_is_refused(tmp_path: Path) -> None:
+    """It was read, and waited for ever for somebody who writes."""
+    os.mkfifo(tmp_path / "best.json")
+    with pytest.raises(SnapshotError, match=r"best\.json: not a file\n  remove it"):
+        SnapshotFolder(tmp_path, HDF5Store()).lock()
+
+
 @pytest.mark.parametrize("marker", ["{", "[]", "{}", '{"file": "../snapshot-000001.h5"}', '{"file": 3}', "[" * 9999])
 def test_a_damaged_mark_is_told_when_the_folder_is_taken(marker: str, tmp_path: Path) -> None:
     (tmp_path / "best.json").write_text(marker)
