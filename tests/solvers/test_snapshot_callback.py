@@ -184,6 +184,22 @@ def test_a_new_training_puts_all_of_another_aside_with_its_best(tmp_path: Path) 
     assert json.loads((tmp_path / "best.json").read_bytes())["previous"] is None
 
 
+def test_a_training_that_goes_on_from_another_folder_puts_all_aside(tmp_path: Path) -> None:
+    """Those of earlier iterations were removed as if they were its own, or passed for them."""
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    solver(Snapshot(folder=mine, every_n_iter=5)).solve(pulled_net())
+    solver(Snapshot(folder=others, every_n_iter=5, keep=9)).solve(pulled_net())
+    resume = load_snapshot(mine / "snapshot-000020.h5", HDF5Store(), pytest.fail)
+    with pytest.warns(UserWarning, match="snapshot-000005.h5 to snapshot-000020.h5, were moved to"):
+        solver(Snapshot(folder=others, every_n_iter=5), max_iter=30).solve(pulled_net(), resume=resume)
+    assert numbers(others) == [25, 30]
+    assert numbers(others / "aside-1") == [5, 10, 15, 20]
+    (tmp_path / "link").symlink_to(mine)  # another name of the folder is no other folder
+    resume = load_snapshot(tmp_path / "link" / "snapshot-000020.h5", HDF5Store(), pytest.fail)
+    solver(Snapshot(folder=mine, every_n_iter=5, keep=9), max_iter=25).solve(pulled_net(), resume=resume)
+    assert numbers(mine) == [10, 15, 20, 25]
+
+
 def test_the_best_of_an_abandoned_training_is_none_of_this_one(tmp_path: Path) -> None:
     """A snapshot of the same name would else take over the mark of the one put aside."""
     judged = [ValidationPerformance(every_n_iter=5, best="loss", higher_better=False)]

@@ -61,6 +61,7 @@ class Training:
         iteration: number of completed iterations.
         epochs: number of completed passes over the data.
         resumed_from: the iteration of the snapshot from which it was resumed, or None.
+        resumed_path: the file of that snapshot, or "" if it was not read from one.
         seconds, step_seconds: since `run` began: in all, and in iterations alone.
         waiting: for the data: its `seconds` are a part of `step_seconds`.
         images: how many were trained on since then.
@@ -90,6 +91,7 @@ class Training:
         self.iteration = 0
         self.epochs = 0
         self.resumed_from: int | None = None
+        self.resumed_path = ""
         self.seconds = self.step_seconds = 0.0
         self.images = 0
         self.loss_total, self.loss_count = 0.0, 0
@@ -717,9 +719,11 @@ class Training:
         snapshot = snapshot_of(snapshot)
         self._holding = []
         self.come_together()  # nobody waits any more for what another has to do in an iteration that is given up
-        for warning in restore(self.members(), snapshot, reset_solver=reset_solver):
+        begun = self.iteration > 0
+        for warning in restore(self.members(), snapshot, reset_solver=reset_solver, goes_back=begun):
             self.warn(warning)
         self.iteration = self.resumed_from = snapshot.iteration
+        self.resumed_path = snapshot.path
         self.epochs = snapshot.state.get("epochs", 0)
         self.net.agree_on_epoch()
         self._epoch = self.net.epoch
@@ -755,9 +759,9 @@ class Training:
         self._back = snapshot
 
     def _turn_back(self, snapshot: Snapshot) -> None:
-        begun, self._back = self.resumed_from, None
+        begun, self._back = (self.resumed_from, self.resumed_path), None
         self.restore(snapshot)
-        self.resumed_from, self._taken = begun, self.iteration
+        (self.resumed_from, self.resumed_path), self._taken = begun, self.iteration
         self.net.reset_statistics()
 
 

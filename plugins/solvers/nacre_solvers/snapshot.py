@@ -28,8 +28,9 @@ class Snapshot(Callback):
 
     Only this training may use the folder while it runs. The folder holds the `keep` newest files, the best one if a
     callback finds one (`ValidationPerformance(best=...)`, run at the same iterations), and `run.json`, which describes
-    the run. Snapshots of later iterations, from a training that this one does not continue, are moved to `aside-1` or
-    the next such folder, with a warning: so nothing is lost, and none of them is resumed by mistake.
+    the run. Snapshots of a training that this one does not continue are moved to `aside-1` or the next such folder,
+    with a warning: those of later iterations, or all if the snapshot that is resumed lies in another folder. So nothing
+    is lost, and none of them is resumed by mistake.
 
     It always runs after the callbacks whose memory it saves, whatever their order in the list. Of several ranks, the
     first one writes the files, which have the memory of all.
@@ -82,7 +83,7 @@ class SnapshotState(CallbackState):
         training = self.training
         start = training.resumed_from
         self.folder.write_run(describe(training))  # before anything is moved: if it fails, nothing is moved
-        moved = self.folder.put_aside(-1 if start is None else start)
+        moved = self.folder.put_aside(-1 if start is None or self._is_elsewhere(training.resumed_path) else start)
         if moved:
             several = f"snapshots of another training, {moved[0].name} to {moved[-1].name}, were"
             what = several if len(moved) > 1 else f"snapshot of another training, {moved[0].name}, was"
@@ -93,6 +94,14 @@ class SnapshotState(CallbackState):
             self.saved, training.snapshot_path = (start, str(mine[0])) if mine else (None, "")
         if self.folder.best() is None:
             self.best = None
+
+    def _is_elsewhere(self, path: str) -> bool:
+        """Return whether a snapshot lies in another folder: those in this one are not of the training that it goes on.
+
+        One that was not read from a file may be of any.
+        """
+        folder = Path(path).parent
+        return bool(path) and not (folder.exists() and folder.samefile(self.folder.path))
 
     def run(self) -> None:
         training, score = self.training, self.training.score
@@ -120,7 +129,7 @@ class SnapshotState(CallbackState):
         return {} if self.best is None else {"best": self.best}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        self.best = float(memory["best"])
+        self.best = float(memory["best"]) if "best" in memory else None
 
 
 def describe(training: Training) -> dict[str, Any]:
