@@ -74,10 +74,10 @@ def test_a_table_without_matplotlib(tmp_path: Path) -> None:
     reports = Reports()
     callbacks = [ValidationPerformance(every_n_iter=100), LearningCurve(path=tmp_path / "curve.png", every_n_iter=100)]
     training = solver(*callbacks).solve(toy_net(), reports=[reports])
-    assert training.info["curve"] == str(tmp_path / "curve.png")
+    assert training.info["curve"] == str(tmp_path / "curve.csv")
     (warning,) = reports["warning"]  # not one at each drawing
     assert "pip install nacre[plots]" in warning["message"]
-    rows = read(tmp_path / "curve.png")
+    rows = read(tmp_path / "curve.csv")
     assert list(rows[0]) == ["iteration", "training loss", "validation loss", "validation accuracy"]
     assert [int(row["iteration"]) for row in rows] == list(range(2, 251, 2))
     found = {int(row["iteration"]): row for row in rows if row["validation loss"]}
@@ -92,8 +92,8 @@ def test_a_table_without_matplotlib(tmp_path: Path) -> None:
 def test_the_curve_goes_on_after_a_restart(tmp_path: Path) -> None:
     curve = LearningCurve(path=tmp_path / "curve.png")
     whole = solver(curve).solve(toy_net())
-    expected = read(tmp_path / "curve.png")
-    (tmp_path / "curve.png").unlink()
+    expected = read(tmp_path / "curve.csv")
+    (tmp_path / "curve.csv").unlink()
     with solver(curve).start(toy_net()) as first:
         for _ in range(100):
             first.step()
@@ -102,7 +102,7 @@ def test_the_curve_goes_on_after_a_restart(tmp_path: Path) -> None:
                     state.run()
         snapshot = saved(first)
     solver(curve).solve(toy_net(), resume=snapshot)
-    again = read(tmp_path / "curve.png")
+    again = read(tmp_path / "curve.csv")
     assert whole.iteration == 250
     assert [row["iteration"] for row in again] == [row["iteration"] for row in expected]
     for one, other in zip(again, expected, strict=True):
