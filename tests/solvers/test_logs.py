@@ -1,6 +1,7 @@
 """Callbacks that write of a training to files, and the check of all that it keeps."""
 
 import json
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -23,6 +24,7 @@ from nacre_solvers import (
     TrainingSummary,
     ValidationPerformance,
 )
+from nacre_solvers.runs import read_run
 from nacre_solvers.statistics_store import read_statistics
 from nacre_solvers.tensorboard import EventFile, crc32c
 from toy_training import Reports, pulled_net, toy_net
@@ -172,6 +174,35 @@ def test_the_log_has_a_line_for_each_event_but_steps(tmp_path: Path) -> None:
     solver(*callbacks[:2]).solve(toy_net())
     assert path.stat().st_size > size
     assert path.read_text().startswith(json.dumps(lines[0]))
+
+
+def test_a_log_that_was_cut_in_a_line_goes_on_in_the_next(tmp_path: Path) -> None:
+    """The first line of the next training stood behind the half one: neither could be read."""
+    path = tmp_path / "log.jsonl"
+    solver(*TOLD, JSONLog(path=path)).solve(toy_net())
+    before = path.read_bytes()
+    path.write_bytes(before[:-9])
+    solver(*TOLD, JSONLog(path=path)).solve(toy_net())
+    lines = path.read_bytes().splitlines()
+    whole = before.splitlines()
+    assert lines[: len(whole)] == [*whole[:-1], whole[-1][:-8]]
+    assert json.loads(lines[len(whole)])["event"] == "start"
+    assert read_run(path)["training", "loss"].keys() == {4, 8, 12}
+
+
+def test_a_log_has_paths_that_are_no_utf_8(tmp_path: Path) -> None:
+    """They ended the training with a UnicodeEncodeError."""
+    path, folder = tmp_path / "log.jsonl", tmp_path / os.fsdecode(b"snap-\xff")
+    solver(JSONLog(path=path), Snapshot(folder=folder)).solve(pulled_net())
+    events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert str(folder / "snapshot-000012.h5") in [event.get("path") for event in events]
+
+
+def test_tensorboard_takes_names_that_are_no_utf_8(tmp_path: Path) -> None:
+    file = EventFile(tmp_path)
+    file.scalars(1, [(os.fsdecode(b"layer-\xff/loss"), 1.0)])
+    file.close()
+    assert b"layer-\\udcff/loss" in next(tmp_path.iterdir()).read_bytes()
 
 
 def test_a_log_says_null_where_json_has_no_number(tmp_path: Path) -> None:

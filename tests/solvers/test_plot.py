@@ -72,6 +72,8 @@ def test_a_log_of_two_trainings_gives_the_last_one(runs: Path) -> None:
     with Path("log.jsonl").open("a") as file:
         file.write('{"event": "summ')  # killed
     assert list(points("log.jsonl")["loss training"]) == ["20", "40"]
+    run("train", "small.toml", "--log", "log.jsonl", "--resume", "auto", "--set", "solver.max_iter=60", "--json")
+    assert list(points("log.jsonl")["loss training"]) == ["20", "40", "60"]
 
 
 @pytest.mark.parametrize(

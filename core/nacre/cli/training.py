@@ -17,7 +17,7 @@ from ..errors import NacreError
 from ..fields.configured import inside
 from ..fields.tables import table_of
 from ..fields.types import Paths
-from ..files.json import event_line
+from ..files.json import begin_line, event_line
 from ..protocols.layer import overall
 from ..text import counted
 from .options import allowed_remote
@@ -243,6 +243,8 @@ def _logging(path: Path) -> Generator[Any]:
         opened = path.open("ab", buffering=0)
     with opened as file:
         hold(file.fileno(), path)
+        with os_errors(path, "cannot be written", NacreError):
+            begin_line(file, path)
         broken = False
 
         def report(event: str, data: Mapping[str, Any]) -> None:

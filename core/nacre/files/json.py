@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from stat import S_ISREG
 from typing import Any, BinaryIO, cast
 
 
@@ -24,7 +27,25 @@ def finite(data: Any) -> Any:
 def event_line(event: str, data: Mapping[str, Any], begun: float) -> str:
     """Return the line of a log for an event of a training: its name, `clock` (seconds since `begun`), its values."""
     entry = {"event": event, "clock": round(time.perf_counter() - begun, 3), **data}
-    return json.dumps(finite(entry), ensure_ascii=False) + "\n"
+    line = json.dumps(finite(entry), ensure_ascii=False)
+    return line.encode("utf-8", "backslashreplace").decode() + "\n"  # of a path that is no UTF-8: JSON's own escapes
+
+
+def begin_line(file: BinaryIO, path: str | Path) -> None:
+    """End the last line of a file that is open to append, where whoever wrote it was stopped inside it.
+
+    Raises:
+        OSError: nothing can be written.
+    """
+    about = os.fstat(file.fileno())
+    if not S_ISREG(about.st_mode) or not about.st_size or not os.access(path, os.R_OK):
+        return
+    with open(path, "rb") as written:
+        written.seek(-1, os.SEEK_END)
+        whole = written.read() == b"\n"
+    if not whole:
+        file.write(b"\n")
+        file.flush()
 
 
 def is_log(file: BinaryIO) -> bool:

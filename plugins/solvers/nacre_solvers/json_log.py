@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
-from nacre import CallbackState, OutputPath, PerNet, Training, default, open_to_append
-from nacre.files import event_line, is_log
+from nacre import CallbackState, NacreError, OutputPath, PerNet, Training, default, open_to_append
+from nacre.files import begin_line, event_line, is_log, os_errors
 
 from .listener import Listener, ListenerState
 
@@ -42,6 +43,8 @@ class JSONLogState(ListenerState):
         super().__init__(callback, training)
         self.clock = time.perf_counter()
         self.file = open_to_append(self.path, is_log)
+        with os_errors(Path(self.path), "cannot be written", NacreError):
+            begin_line(self.file, self.path)
 
     def on_event(self, event: str, data: Mapping[str, Any]) -> None:
         if event != "step" and self.file is not None:

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from .statistics_store import read_statistics
 
 Points = dict[tuple[str, str], dict[int, float]]
 """The values by iteration of each (phase, what): ("validation", "accuracy/accuracy"), ("training", "loss")."""
+
+EVENT = b'{"event": "'
+"""How each line of a log begins."""
 
 SKIPPED = re.compile(r"rate|momentum|images_per_second|(.*/)?(records|\d+_as_\d+)")
 """What is no curve to look at: a pair of classes, the number of records."""
@@ -44,7 +48,7 @@ def read_run(path: Path) -> Points:
     else:
         with os_errors(path, "cannot be read", DataError):
             data = path.read_bytes()
-        if data.startswith(b'{"event": "'):
+        if data.startswith(EVENT):
             found = _of_log(path, data)
         elif data.startswith(HEAD):
             found = _of_table(path, data)
@@ -94,12 +98,14 @@ def _of_log(path: Path, data: bytes) -> Points:
 
 
 def _lines(path: Path, data: bytes) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(data.splitlines(), 1):
+    lines = data.splitlines()
+    end = b"" if data.endswith(b"\n") else EVENT
+    for number, (line, after) in enumerate(zip_longest(lines, lines[1:], fillvalue=end), 1):
         try:
             yield json.loads(line)
         except (ValueError, RecursionError) as error:
-            if number == data.count(b"\n") + 1:  # the training was killed while it wrote
-                return
+            if after.startswith(EVENT):  # the training was killed while it wrote; another one may go on
+                continue
             raise DataError(f"{path}: line {number} is not JSON: {error}", "use the log of a training") from error
 
 

@@ -88,7 +88,9 @@ class EventFile:
     def scalars(self, step: int, values: Iterable[tuple[str, float]]) -> None:
         """Write numbers with their names."""
         summary = b"".join(
-            _bytes(1, _bytes(1, name.encode()) + _key(2, 5) + struct.pack("<f", _float32(value)))
+            _bytes(
+                1, _bytes(1, name.encode("utf-8", "backslashreplace")) + _key(2, 5) + struct.pack("<f", _float32(value))
+            )
             for name, value in values
         )
         self._event(step, _bytes(5, summary))

@@ -404,5 +404,5 @@ def test_a_net_file_writes_elsewhere_only_if_the_options_say_so(tmp_path_factory
     assert f"--overwrite {log}" in run("train", "log.toml", "--allow-writes", str(elsewhere), code=2).err
     assert log.read_text() == "mine"
     run("train", "log.toml", "--allow-writes", str(elsewhere), "--overwrite", str(log))
-    assert log.read_text().startswith('mine{"event": ')
+    assert log.read_text().startswith('mine\n{"event": ')
     run("summary", "log.toml")  # writes nothing, so there is nothing to allow
