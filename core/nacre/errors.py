@@ -11,6 +11,9 @@ from typing import Any, Self
 LONGEST = 4000
 """Most characters in one line of an error; a longer line may come from a file, which can contain anything."""
 
+MOST_BITS = 2000
+"""Of a whole number that is written: Python refuses to make a text of much longer ones."""
+
 
 _named: dict[str, str] = {}
 """Paths that nobody has written, and what stands for them in messages."""
@@ -28,7 +31,8 @@ class _Brief(reprlib.Repr):
         return f"<array {' x '.join(map(str, x.shape))} {x.dtype}>"
 
     def repr_int(self, x: int, level: int) -> str:
-        return repr(x) if x.bit_length() <= 2000 else f"a whole number of {x.bit_length():,} bits"
+        bits = x.bit_length()
+        return repr(x) if bits <= MOST_BITS else f"a whole number of {bits:,} bits, too many to be written"
 
 
 _brief = _Brief()

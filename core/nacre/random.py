@@ -33,7 +33,7 @@ class Random:
         import numpy as np
 
         self._iteration = iteration
-        key = np.array([seed & (2**64 - 1), name_key(name)], np.uint64)  # of a list NumPy would make floats
+        key = np.array([int(seed) & (2**64 - 1), name_key(name)], np.uint64)  # of a list NumPy would make floats
         self._bits = np.random.Philox(key=key)
         self._generator = np.random.Generator(self._bits)
         self._state: Any = self._bits.state
@@ -86,7 +86,7 @@ class RecordRandom(Random):
 
     def __init__(self, seed: int, name: str, iteration: Callable[[], int]) -> None:
         super().__init__(seed, name, iteration)
-        self._keys = _keys(seed, name_key(name))
+        self._keys = _keys(int(seed), name_key(name))
         self.at([], [])
 
     def at(self, records: Any, epochs: Any) -> None:

@@ -77,6 +77,15 @@ def test_a_negative_seed_is_a_word():
     assert np.array_equal(one, other)
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.uint64, np.uint8])
+def test_a_seed_of_numpy_is_that_of_python(kind):
+    assert Random(kind(3), "a", lambda: 0).generator().random() == Random(3, "a", lambda: 0).generator().random()
+    found = [RecordRandom(seed, "a", lambda: 0) for seed in (kind(3), 3)]
+    for one in found:
+        one.at([1], [2])
+    assert found[0].each(3).tolist() == found[1].each(3).tolist()
+
+
 def test_the_key_of_a_name():
     assert name_key("drop1") == int.from_bytes(hashlib.blake2b(b"drop1", digest_size=8).digest(), "little")
     assert len({name_key(name) for name in ("a", "b", "ab", "ä", "")}) == 5

@@ -23,7 +23,7 @@ from ..discovery.requirements import parse_requirements
 from ..discovery.settings import held_settings, settings
 from ..discovery.typos import typos
 from ..errors import ConfigError, NacreError, brief
-from ..fields.component import make_component, need_default_of
+from ..fields.component import component_of, make_component, need_default_of
 from ..fields.configured import Configured
 from ..fields.outputs import real_path
 from ..fields.types import Permission, base_folder, net_file, permission
@@ -166,7 +166,7 @@ class NetFile:
         elif not self.to_train and isinstance(given, str) and not registry().offers("algorithm", given):
             return None
         with self.building():
-            return None if given is None else make_component(Algorithm, given)
+            return None if given is None else component_of(Algorithm, given, f"{self.path}: [solver] algorithm")
 
     @how_to_call("file.solver(max_iter=..., ...)")
     def solver(self, **fields: Any) -> Solver:

@@ -9,7 +9,7 @@ from ..arguments import check_class_line
 from ..errors import ConfigError, ContractError, RegistryError, brief
 from ..text import with_article
 from .configured import Configured
-from .types import Converted, Reading
+from .types import Converted, Reading, is_number
 
 Written = str | Mapping[str, Any]
 """A component as a net file writes it: its name, or a table with `type`.
@@ -102,13 +102,25 @@ def make_component(kind: type[Kind], value: Any) -> Kind:
         name = str(table.pop("type"))
         found = _opened(kind.nacre_kind, name) if name else need_default_of(kind.nacre_kind)
         return cast("Kind", found(**table))
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if is_number(value):
         from ..discovery.registry import registry
 
         offered = registry().offers("number_of", kind.nacre_kind)
         meant = _opened("number_of", kind.nacre_kind) if offered else kind
         return cast("Kind", meant.from_number(value))
     raise ValueError
+
+
+def component_of(kind: type[Kind], value: Any, name: str) -> Kind:
+    """Return the component that is given elsewhere than in a field: an object, or what `make_component` takes.
+
+    Raises:
+        ConfigError: it is none of these, or it cannot be made; `name` is what the value is given for.
+    """
+    try:
+        return value if isinstance(value, kind) else make_component(kind, value)
+    except ValueError:
+        raise ConfigError(f"{name}={brief(value)}, but it must be {kind.wants}") from None
 
 
 def default_of(kind: str) -> Any:

@@ -16,7 +16,7 @@ from ..errors import ConfigError, ContractError, brief, nearest
 from ..text import with_article
 from .checks import Check, one_of
 from .pages import Doc, SignatureOf, no_doc, ordered_fields
-from .types import Paths, Reading, whole
+from .types import Paths, Reading, number, whole
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,6 @@ class Field:
         return f"{self.doc} ({demands})" if demands else self.doc
 
 
-def _float(value: Any) -> float:
-    if isinstance(value, bool | str | bytes):
-        raise ValueError
-    try:
-        return float(value)
-    except (TypeError, OverflowError):
-        raise ValueError from None
-
-
 def _same(kind: type[Any]) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         if not isinstance(value, kind):
@@ -85,7 +76,7 @@ Reader = tuple[Callable[[Any], Any], str, str]
 _PLAIN: dict[type, Reader] = {
     bool: (_same(bool), "true or false", "bool"),
     int: (whole, "a whole number", "int"),
-    float: (_float, "a number", "float"),
+    float: (number, "a number", "float"),
     str: (_same(str), "a string", "str"),
     type(None): (_same(type(None)), "none", "None"),
 }

@@ -9,11 +9,13 @@ import types
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from math import inf
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
-from ..errors import ConfigError
+from ..errors import MOST_BITS, ConfigError
 from ..files.remote import is_url
 
 Given = TypeVar("Given", contravariant=True)
@@ -106,13 +108,46 @@ def default(value: Any) -> Any:
 
 
 def whole(value: Any) -> int:
-    """Return a whole number of any integer type as an int; ValueError for anything else, also for true and false."""
+    """Return a whole number of any integer type as an int.
+
+    Raises:
+        ValueError: it is anything else, also true or false, or has more digits than a file could have.
+    """
     if isinstance(value, bool):
         raise ValueError
     try:
-        return operator.index(value)
+        found = operator.index(value)
     except TypeError:
         raise ValueError from None
+    if found.bit_length() > MOST_BITS:
+        raise ValueError
+    return found
+
+
+def number(value: Any) -> float:
+    """Return a number of any type as a float.
+
+    Raises:
+        ValueError: it is anything else, also true, false or a text, or a whole number that no float can hold.
+    """
+    if isinstance(value, bool | str | bytes):
+        raise ValueError
+    try:
+        return float(value)
+    except (TypeError, OverflowError):
+        raise ValueError from None
+
+
+def amount(value: Any) -> float:
+    """Return a finite number, 0 or more, as a float; ValueError for anything else."""
+    if not is_number(value) or not 0 <= (found := number(value)) < inf:
+        raise ValueError
+    return found
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number by its type; true and false are none."""
+    return not isinstance(value, bool) and isinstance(value, Real)
 
 
 def wholes(value: Any) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.memory import Memory
 from ..engine.ops import HOST, Op, Value, plain_space
-from ..errors import BlobError, DataError, nearest
+from ..errors import BlobError, DataError, brief, nearest
 from ..fields.whole import misfit, number_text
 from ..protocols.array import Array
 from ..protocols.backend import Backend, HostMemory
@@ -135,8 +135,8 @@ def write_array(backend: Backend, value: Any, array: Array, where: str) -> None:
 
     try:
         host = np.asarray(value, dtype=str(array.dtype))
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{where} needs numbers of shape {tuple(array.shape)}, not {value!r:.60}") from error
+    except (OverflowError, TypeError, ValueError) as error:
+        raise DataError(f"{where} needs numbers of shape {tuple(array.shape)}, not {brief(value):.60}") from error
     if not fits(host.shape, tuple(array.shape)):
         raise DataError(f"{where} has the shape {tuple(array.shape)}, but the new array has {host.shape}")
     backend.from_host(np.ascontiguousarray(host.reshape(array.shape)), array)

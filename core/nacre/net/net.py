@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from copy import deepcopy
 from dataclasses import replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, cast
 
 from ..arguments import check_count, how_to_call
@@ -28,6 +27,7 @@ from ..engine.shares import Shares
 from ..errors import ConfigError, NacreError, TopologyError, brief
 from ..fields.component import Written
 from ..fields.outputs import check_places
+from ..fields.types import whole
 from ..graph.containers import expand
 from ..graph.gradients import wanted_gradients, why_no_backward
 from ..graph.partition import is_divided
@@ -741,8 +741,10 @@ class Net(NetAccess):
         Raises:
             ConfigError: the seed is no whole number.
         """
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, Integral)):
-            raise ConfigError(f"seed={brief(seed)}, but it must be a whole number")
+        try:
+            seed = None if seed is None else whole(seed)
+        except ValueError:
+            raise ConfigError(f"seed={brief(seed)}, but it must be a whole number") from None
         self._need_memory()
         initialise(self.target, self.slots, seed)
         self.learned, self.step = {}, 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from numbers import Integral
 from types import NoneType
 from typing import Any, Literal, cast, get_args
 
@@ -14,7 +13,8 @@ from ..calls.lower import handles_in, lower
 from ..discovery.settings import settings
 from ..engine.target import Target
 from ..errors import ConfigError, brief, nearest
-from ..fields.component import make_component
+from ..fields.component import component_of
+from ..fields.types import whole
 from ..graph.containers import names_in
 from ..protocols.algorithm import Algorithm
 from ..protocols.array import DTYPES, Dtype
@@ -49,7 +49,6 @@ FILE_OPTIONS: Mapping[str, tuple[type, str]] = {
 TYPES: Mapping[str, tuple[Any, str]] = {
     "name": (str, "a string"),
     "backend": (str | Backend | None, "a Backend, the name of one, or None"),
-    "seed": (Integral, "a whole number"),
     "keep": (Iterable, 'a list of names of blobs, or "all"'),
     "input_gradients": (Iterable, "a list of names of blobs"),
     "freeze": (Iterable, "a list of names of layers"),
@@ -138,9 +137,18 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         given = {**given, "rank": communicator.rank, "ranks": communicator.size}
         if communicator.size == 1 or given["phase"] == "predict":  # which any rank may do by itself
             given |= {"rank": 0, "ranks": 1, "communicator": None, "group": None}
-    rank, ranks = given["rank"], given["ranks"]
-    if not (isinstance(rank, Integral) and isinstance(ranks, Integral) and 0 <= int(rank) < int(ranks)):
-        complaints.append(f"rank={rank!r} of ranks={ranks!r}, but it must be a whole number from 0 to ranks - 1")
+    numbers: dict[str, Any] = {}
+    try:
+        numbers["seed"] = whole(given["seed"])
+    except ValueError:
+        complaints.append(f"seed={brief(given['seed'])}, but it must be a whole number")
+    try:
+        numbers |= {name: whole(given[name]) for name in ("rank", "ranks")}
+        if not 0 <= numbers["rank"] < numbers["ranks"]:
+            raise ValueError
+    except ValueError:
+        which = f"rank={brief(given['rank'])} of ranks={brief(given['ranks'])}"
+        complaints.append(f"{which}, but it must be a whole number from 0 to ranks - 1")
     try:
         dim = PartitionDim.convert(given["partition_dim"])
         if dim is None:
@@ -165,6 +173,9 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         if name not in known:
             raise ConfigError(f"{net}: freeze has '{name}', but no layer has this name{nearest(str(name), known)}")
     backend, settled = open_backend(given["backend"]), settings()
+    algorithm = given["algorithm"]
+    if algorithm is not None:
+        algorithm = component_of(Algorithm, algorithm, f"{net}: algorithm")
     read: dict[str, Any] = {
         "layers": layers,
         "backend": backend,
@@ -173,14 +184,14 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         "blobs": blobs,
         "input_gradients": _names(given["input_gradients"]),
         "freeze": freeze,
-        "algorithm": None if given["algorithm"] is None else _algorithm(net, given["algorithm"]),
+        "algorithm": algorithm,
         "partition_dim": PartitionDim.convert(given["partition_dim"]),
         "fitted": read_fitted(net, given["fitted"]),
         "plan": deepcopy(dict(given["plan"] or {})),
         "pins": {**settled.pins, **(given["pins"] or {})},
         "kernels": tuple(dict.fromkeys([*settled.kernels, *_names(given["kernels"])])),
     }
-    return NetOptions(**{**given, **read})
+    return NetOptions(**{**given, **numbers, **read})
 
 
 def misfits(given: Mapping[str, Any]) -> Iterator[str]:
@@ -225,13 +236,6 @@ def _compute(net: str, compute: str | None, dtype: str, backend: Backend) -> str
             backend.lacks.get(compute, "leave compute out"),
         )
     return compute or dtype
-
-
-def _algorithm(net: str, given: Any) -> Algorithm:
-    try:
-        return given if isinstance(given, Algorithm) else make_component(Algorithm, given)
-    except ValueError:
-        raise ConfigError(f"{net}: algorithm={given!r}, but it must be {Algorithm.wants}") from None
 
 
 def _names(names: Any) -> tuple[str, ...]:

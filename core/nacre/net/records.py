@@ -19,8 +19,8 @@ from ..discovery.known import known_remedy
 from ..discovery.offers import FIRST_PARTY, Offer
 from ..discovery.pins import pin_line
 from ..discovery.registry import registry
-from ..errors import ConfigError, DataError, PluginError, brief, nearest, where_it_is
-from ..fields.component import Kind, make_component
+from ..errors import DataError, PluginError, nearest, where_it_is
+from ..fields.component import component_of
 from ..fields.tables import type_name
 from ..protocols.data_store import Codec, Field, Reader, ReaderWrapper, Rows, Store, empty_rows, located
 from .joined import Joined
@@ -73,7 +73,7 @@ def store_to_write(path: str | os.PathLike[str], wanted: Any = "", pins: Mapping
 def _store(path: Path, wanted: Any, pins: Mapping[str, str] | None) -> Store | None:
     """Return the store of `store_of`, or None if none fits."""
     if wanted:
-        return _made(Store, wanted, "store")
+        return component_of(Store, wanted, "store")
     broken: list[tuple[Offer, PluginError]] = []
     here = registry()
     offers = here.offers("store")
@@ -192,14 +192,6 @@ def open_records(
             )
         stack.pop_all()
         return joined
-
-
-def _made(kind: type[Kind], given: Any, name: str) -> Kind:
-    """Return a component, or the one that a name or a table means. Raises ConfigError if it is none of these."""
-    try:
-        return given if isinstance(given, kind) else make_component(kind, given)
-    except ValueError:
-        raise ConfigError(f"{name}={brief(given)}, but it must be {kind.wants}") from None
 
 
 def _open(path: Path, fields: Sequence[str], store: Any, pins: Mapping[str, str] | None) -> Reader:
@@ -331,7 +323,7 @@ class Decoded(ReaderWrapper):
 
 def codec_of(given: Any) -> Codec:
     """Return a codec that is given as one, by its name, or as a table."""
-    return _made(Codec, given, "codec")
+    return component_of(Codec, given, "codec")
 
 
 class Packed:

@@ -291,7 +291,7 @@ class HostMemory(Backend):
         kind = self.xp.dtype(dtype)
         size = prod(shape) * kind.itemsize
         if size > sys.maxsize - ALIGNMENT:
-            raise MemoryError(f"an array of shape {tuple(shape)} needs more memory than a machine can address")
+            raise MemoryError(f"an array of shape {brief(tuple(shape))} needs more memory than a machine can address")
         raw = self.xp.zeros(size + ALIGNMENT, self.xp.uint8)
         start = -raw.ctypes.data % ALIGNMENT
         return raw[start : start + size].view(kind).reshape(shape)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import floor
-from numbers import Real
 from typing import TYPE_CHECKING, Any, cast
 
 from ..arguments import check_count
 from ..errors import ConfigError, DataError, brief
 from ..fields.component import Written, need_default_of
+from ..fields.types import is_number
 from ..net.arrays import Inputs, Records, with_sources
 from ..net.evaluate import file_records
 from ..net.given import are_files, listed_files
@@ -157,11 +157,11 @@ def _refuse_nan(records: Records, dtype: str) -> None:
 
 def _share(validation: Any, count: int) -> float:
     """Return the fraction of the records to validate on, or 0."""
-    if isinstance(validation, bool) or not isinstance(validation, Real):
+    if not is_number(validation):
         return 0.0
+    if not 0 < validation < 1:
+        raise ConfigError(f"validation={brief(validation)}, but a fraction must be above 0 and below 1", "such as 0.2")
     share = float(validation)
-    if not 0 < share < 1:
-        raise ConfigError(f"validation={validation!r}, but a fraction must be above 0 and below 1", "such as 0.2")
     if not 0 < trained_on(share, count) < count:
         raise ConfigError(
             f"validation={validation!r}, but of {count} records such a fraction leaves none on one side",
@@ -227,8 +227,7 @@ def _solver(
     if isinstance(given, Solver):
         solver = _undisputed(given, lr, epochs)
     else:
-        rate = LR if lr is None else float(lr) if isinstance(lr, Real) else lr  # also NumPy's
-        solver = Solver(given, lr_policy=rate)
+        solver = Solver(given, lr_policy=LR if lr is None else lr)
     if solver.max_iter is None and solver.max_epoch is None:
         solver = replace(solver, max_epoch=EPOCHS if epochs is None else epochs)
     more = callbacks if isinstance(callbacks, list | tuple) else [callbacks]

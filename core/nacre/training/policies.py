@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
-from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ..discovery.fitting import required
 from ..errors import ConfigError, brief
 from ..fields.component import Component, Written
+from ..fields.types import amount
 
 if TYPE_CHECKING:
     from .training import Training
@@ -62,12 +61,13 @@ class Rate:
 
     def set(self, rate: float | None) -> None:
         """Use a rate from now on; None gives it back to the policy."""
-        if rate is not None and (isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < inf):  # pyright: ignore[reportUnnecessaryIsInstance]
+        try:
+            self.given = None if rate is None else amount(rate)
+        except ValueError:
             raise ConfigError(
                 f"lr={brief(rate)}, but it must be a finite number, 0 or more",
                 "set a number; a policy is a field of the solver: Solver(..., lr_policy=...)",
-            )
-        self.given = None if rate is None else float(rate)
+            ) from None
 
     def rate(self, iteration: int) -> float:
         """Return the learning rate of an iteration, counted from 0."""

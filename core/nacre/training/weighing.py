@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import ConfigError, DataError, brief, nearest
+from ..fields.types import amount
 from ..net.arrays import Inputs, Records
 from ..protocols.layer import Layer, bottoms_of, layer_type
 from ..text import free_name
@@ -125,10 +125,11 @@ def _class_weights(loss: str, given: Any, records: Records, label: str) -> dict[
             raise ConfigError(
                 f"class_weight: loss '{loss}': no record has the class {key!r}{alike}", f"its classes are {known}"
             )
-        if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 <= float(weight) < float("inf"):
+        try:
+            weights[key] = amount(weight)
+        except ValueError:
             message = f"class_weight: class '{key}' has the weight {brief(weight)}, but it must be a finite number"
-            raise ConfigError(f"{message}, 0 or more")
-        weights[key] = float(weight)
+            raise ConfigError(f"{message}, 0 or more") from None
     return weights
 
 
@@ -157,7 +158,7 @@ def _sample_weight(given: Any, count: int) -> np.ndarray:
 
     try:
         weights = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise DataError(f"sample_weight={brief(given)}, but it must be an array of numbers") from error
     if weights.size != count or weights.shape[:1] != (count,):
         raise DataError(

@@ -166,6 +166,13 @@ def test_keys_of_the_solver_table_go_to_solver_or_method() -> None:
     assert "[solver]: mass=-1.0, but it must be above 0" in refused(text, "solver.mass=-1.0")
 
 
+def test_an_algorithm_that_is_none_is_named_with_its_file() -> None:
+    path = write(NET.replace('type = "SGD"', 'type = "SGD"\nalgorithm = 5'))
+    assert "[solver]: algorithm=5, but it must be an algorithm: an object" in refused(path.read_text(encoding="utf-8"))
+    with pytest.raises(ConfigError, match=r"small\.toml: \[solver\] algorithm=5, but it must be an algorithm"):
+        load(path, to_train=False).net("train")
+
+
 def test_each_solver_has_new_policies() -> None:
     file = load(write())
     assert file.solver().lr_policy is not file.solver().lr_policy

@@ -39,6 +39,8 @@ def test_made_from_an_object_a_name_a_table_or_a_number() -> None:
     assert make_component(Constant, 0.25).value == 0.25
     number = make_component(Initializer, 3)
     assert (type(number), number.value) == (Constant, 3.0)  # type: ignore[attr-defined]
+    assert make_component(Initializer, np.float32(0.5)).value == 0.5  # type: ignore[attr-defined]
+    assert Solver(SGD(), lr_policy=np.int8(1), momentum_policy=np.float16(0.5)).momentum_policy.momentum(0) == 0.5
 
 
 class Weather(Component, kind="test_weather"):

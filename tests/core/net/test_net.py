@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from nacre import (
     Net,
     Solver,
     TopologyError,
+    load,
 )
 from nacre.testing.trial import without_kernels
 from nacre_data import MemoryDataLayer
@@ -50,6 +52,7 @@ from small_layers import (
     data,
     fill,
 )
+from toy_training import weights
 
 
 def ip(name: str, bottoms: Any = "data", **fields: Any) -> InnerProductLayer:
@@ -119,6 +122,9 @@ def test_options(options: dict[str, Any], words: str) -> None:
         ("Conv", {}, "layers='Conv', but it must be a list of layers"),
         (None, {}, "layers=None, but it must be a list of layers"),
         ([], {"seed": "a"}, "seed='a', but it must be a whole number"),
+        ([], {"seed": True}, "seed=True, but it must be a whole number"),
+        ([], {"seed": 1 << 9999}, "seed=a whole number of 10,000 bits, too many to be written, but it must be a whole"),
+        ([], {"algorithm": 5}, "algorithm=5, but it must be an algorithm: an object, a name, or a table with 'type'"),
         ([], {"rank": 2, "ranks": 2}, "rank=2 of ranks=2, but it must be a whole number from 0 to ranks - 1"),
         ([], {"rank": 0.0}, "rank=0.0 of ranks=1, but it must be a whole number from 0 to ranks - 1"),
         ([], {"backend": 3}, "backend=3, but it must be a Backend, the name of one, or None"),
@@ -271,6 +277,8 @@ def test_a_parameter_is_written_by_assignment() -> None:
         handle.value = np.zeros(4)
     with pytest.raises(DataError, match=r"'a/weight' needs numbers .*\(3, 4\), not 'a'"):
         handle.value = "a"
+    with pytest.raises(DataError, match=r"'a/weight' needs numbers .*\(3, 4\), not \[\[1000"):
+        handle.value = [[10**400] * 4] * 3
 
 
 def test_an_unknown_parameter_is_a_key_error_with_the_nearest_name() -> None:
@@ -583,6 +591,19 @@ def test_a_mask_is_a_function_of_the_step() -> None:
 @pytest.mark.parametrize("seed", [-1, 2**64 - 1, 2**70])
 def test_any_whole_number_is_a_seed(seed: int) -> None:
     assert np.isfinite(net_of(*chain(), seed=seed).forward())
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64, np.uint8])
+def test_whole_numbers_of_numpy_are_those_of_python(kind: Any, tmp_path: Path) -> None:
+    layers = [InputLayer(name="in", tops="data", shape=4), ip("a")]
+    net = Net("net", layers, backend="numpy", seed=kind(3), rank=kind(0), ranks=kind(1))
+    same = Net("net", layers, backend="numpy", seed=3)
+    assert weights(net) == weights(same)
+    net.reset(kind(5))
+    same.reset(5)
+    assert weights(net) == weights(same)
+    net.save(tmp_path / "net.nacre")
+    assert load(tmp_path / "net.nacre").seed == 3
 
 
 # What a state may know

@@ -651,6 +651,18 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert net.step == 1
 
 
+@pytest.mark.parametrize("large", [10**400, -(10**400), 10**5000], ids=["large", "negative", "long"])
+def test_whole_numbers_that_no_float_holds_are_refused(large: int) -> None:
+    net = net_of()
+    values: dict[str, Any] = {"sample_weight": [large] * len(X), "class_weight": {0: large}}
+    for given in ("lr", "validation", "sample_weight", "class_weight"):
+        with pytest.raises((ConfigError, DataError), match=given):
+            net.fit(X, Y, quiet=True, **{given: values.get(given, large)})
+    training = net.fit(X, Y, epochs=1, quiet=True)
+    with pytest.raises(ConfigError, match="lr="):
+        training.lr = large
+
+
 def test_names_are_kept_where_a_training_breaks_off() -> None:
     x, label = Input(1, name="x"), Input(dtype="int64", name="label")
     net = Net("n", [L.SoftmaxLoss()(L.InnerProduct(output_dim=2)(x), label)], backend="numpy")

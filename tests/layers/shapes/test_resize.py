@@ -137,6 +137,7 @@ def test_what_is_not_a_number_stays_where_it_is():
         ({"size": 0}, "y: size=.*, but every number must be above 0"),
         ({"factor": 0}, r"y: factor=0\.0, but it must be above 0"),
         ({"factor": math.inf}, "y: factor=inf, but it must be finite"),
+        ({"factor": 1e308}, r"y: factor=1e\+308 makes too many pixels of images of shape \(3, 2\)"),
         ({"size": [2, 3, 4]}, r"y: size=\(2, 3, 4\), but there are 2 directions"),
         ({"factor": 0.3}, r"y: factor=0\.3 leaves no pixel of the images of shape \(3, 2\)"),
         ({"size": 3, "mode": "cubic"}, "y: mode='cubic', but it must be one of 'nearest', 'bilinear'"),

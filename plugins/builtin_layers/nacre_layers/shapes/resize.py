@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from math import floor, prod
+from math import floor, isfinite, prod
 from typing import Annotated, Any, Literal
 
 from nacre import (
@@ -94,7 +94,10 @@ def _sizes(layer: ResizeLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
         raise ConfigError(f"{layer.name}: the bottom of shape {shape} must be (images, channels, rows, columns)")
     if layer.factor is None:
         return spread(layer.size, len(lengths), f"{layer.name}: size")
-    sizes = tuple(floor(length * layer.factor) for length in lengths)
+    products = [length * layer.factor for length in lengths]
+    if not all(map(isfinite, products)):
+        raise ConfigError(f"{layer.name}: factor={layer.factor} makes too many pixels of images of shape {lengths}")
+    sizes = tuple(map(floor, products))
     if not prod(sizes):
         raise ConfigError(f"{layer.name}: factor={layer.factor} leaves no pixel of the images of shape {lengths}")
     return sizes
