@@ -169,6 +169,7 @@ class Configured:
         dataclass(frozen=True, kw_only=True, eq=False, repr=False, init=False)(cls)
         cls.__doc__ = Doc(vars(cls)["__doc__"])
         cls.__setattr__ = _refuse_to_set
+        cls.__delattr__ = _refuse_to_delete
         if version is not None:
             cls.nacre_version = version
         if renamed is not None:
@@ -386,6 +387,13 @@ def _refuse_to_set(thing: Any, name: str, value: object) -> None:
     raise FrozenFieldError(
         f"{type(thing).__name__}: {name} cannot be set, because layers and components do not change",
         f"make another: dataclasses.replace({thing.nacre_kind or 'thing'}, {name}=...)",
+    )
+
+
+def _refuse_to_delete(thing: Any, name: str) -> None:
+    raise FrozenFieldError(
+        f"{type(thing).__name__}: {name} cannot be deleted, because layers and components do not change",
+        f"make another without it: {type(thing).__name__}(...)",
     )
 
 

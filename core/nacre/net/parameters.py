@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from ..arguments import how_to_call
 from ..engine.parameters import Slot, names_of
@@ -31,6 +31,10 @@ Write = Callable[[Any, Array, str], None]
 
 STATISTICS = ("mean", "deviation", "least", "largest")
 """What is shown of the numbers of a parameter."""
+
+
+COPY = "keep its values, such as {name: one.value for name, one in net.parameters.items()}, or the net"
+"""The remedy for who copies or pickles parameters."""
 
 
 class NoParameterError(TopologyError, KeyError):
@@ -83,6 +87,9 @@ class Parameters(Mapping[str, "ParameterHandle"]):
             raise NoParameterError(
                 f"parameter {name!r} cannot be replaced", f"write its value: net.parameters[{name!r}].value = ..."
             )
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigError("the parameters of a net cannot be copied or pickled: they are the net's own memory", COPY)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._handles)
@@ -189,6 +196,10 @@ class ParameterHandle:
         self._slot = slot
         self._read = read
         self._write = write
+
+    def __reduce__(self) -> NoReturn:
+        message = f"parameter '{self.name}' cannot be copied or pickled: it is the net's own memory"
+        raise ConfigError(message, COPY)
 
     @property
     def shape(self) -> tuple[int, ...]:

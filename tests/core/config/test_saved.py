@@ -510,6 +510,15 @@ def test_what_a_file_cannot_hold_is_told() -> None:
 # Copies
 
 
+def test_parameters_without_their_net_are_not_copied() -> None:
+    net = Net("net", classifier(), **OWN)
+    for one in (net.parameters, net.parameters["scores/weight"]):
+        for copied in (copy.deepcopy, copy.copy, pickle.dumps):
+            with pytest.raises(ConfigError, match="cannot be copied or pickled") as caught:
+                copied(one)
+            assert "net.parameters.items()" in caught.value.remedy
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda net: pickle.loads(pickle.dumps(net))])  # noqa: S301
 def test_a_copy_owns_its_parameters(copied: Any) -> None:
     net = trained(seed=5)

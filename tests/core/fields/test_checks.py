@@ -377,6 +377,9 @@ def test_frozen_and_compared_by_identity() -> None:
     one, other = Thing(whole=2), Thing(whole=2)
     with pytest.raises(dataclasses.FrozenInstanceError):
         one.whole = 3  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError) as caught:
+        del one.whole
+    assert isinstance(caught.value, ConfigError) and "whole cannot be deleted" in str(caught.value)
     assert one != other
     assert len({one, other}) == 2
 
