@@ -331,7 +331,7 @@ FAULTS: dict[str, tuple[Callable[[], object], str, str]] = {
         lambda: odd("memory of objects", callbacks=[Snapshot()]),
         (
             "layer 'odd' (Odd of odd-things 1.0): memory returned {1, 2} as 'seen', but it must be "
-            "an array, a number or a string [class OddState(LayerState):]"
+            "an array of numbers, a number or a string [class OddState(LayerState):]"
         ),
         AWAY,
     ),
@@ -735,7 +735,7 @@ FAULTS: dict[str, tuple[Callable[[], object], str, str]] = {
         lambda: solve(callbacks=[OddCallback(fault="memory of objects"), Snapshot()]),
         (
             "callback 'OddCallback' of odd-things 1.0: memory returned {1, 2} as 'best', but it must "
-            "be an array, a number or a string [class OddCallbackState(CallbackState):]"
+            "be an array of numbers, a number or a string [class OddCallbackState(CallbackState):]"
         ),
         AWAY,
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf, prod
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from ..discovery.blame import blaming, wrong
 from ..discovery.kernels import Choice
@@ -159,6 +159,9 @@ class Op:
         self.given_diffs: Any = ()
         self.held: dict[str, Fixed] = {}  # its attributes that belong to the net
         self.learned: list[tuple[Parameter, Array, Array]] = []  # its parameters, with their values and gradients
+        for attribute in HELD:  # a state may have declared them in tuples, but they are filled in place
+            if isinstance(entries := getattr(state, attribute, None), tuple):
+                setattr(state, attribute, list(cast("tuple[Any, ...]", entries)))
         self.input_diffs: list[Value | None] = [None] * len(inputs)
         self.outputs: list[Value] = []
         self.output_diffs: list[Value | None] = []

@@ -84,11 +84,13 @@ def _memory(owners: Mapping[str, Remembers]) -> tuple[dict[str, dict[str, Any]],
             if isinstance(value, bool | int | float | str):
                 memory.setdefault(name, {})[key] = value
                 continue
-            array = np.asarray(value)
-            if array.dtype.hasobject:
-                reason = f"memory returned {brief(value)} as '{key}', but it must be an array, a number or a string"
-                raise wrong(owner, reason)
-            arrays[f"{MEMORY}{name}/{key}"] = array
+            try:
+                arrays[f"{MEMORY}{name}/{key}"] = array = np.asarray(value)
+                if array.dtype.kind not in "biufc":  # what a snapshot can hold
+                    raise TypeError(f"numbers of type {array.dtype}")
+            except Exception as error:  # a plugin's object may raise anything when it is made an array
+                what = "it must be an array of numbers, a number or a string"
+                raise wrong(owner, f"memory returned {brief(value)} as '{key}', but {what}") from error
     return memory, arrays
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from math import nan
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ..discovery.blame import answered, blamed, blaming
 from ..engine.kernels import check_method_alike, is_foreign
-from ..errors import ConfigError, DataError, NacreError, NotFiniteError
+from ..errors import ConfigError, ContractError, DataError, NacreError, NotFiniteError, brief
 from ..fields.outputs import check_places
 from ..fields.tables import table_of
 from ..fields.whole import count_in
@@ -74,7 +74,6 @@ class Training:
             the end). A resumed training has those of its snapshot; what was counted since then begins anew.
         judged: statistics that validation callbacks will report, by phase and layer; values are placeholders:
             {phase: {layer: {statistic: any value}}}.
-        score: how good the net is; decides which snapshot is the best.
         snapshot_path: the file saved last, or "".
         info: notes of the program that runs the training (`command`) and of callbacks (`curve`).
         listeners: policies and callbacks that get each event, before the reports. An event "validation" with
@@ -100,7 +99,7 @@ class Training:
         self.statistics: dict[str, dict[str, dict[str, float]]] = {}
         self.judged: dict[str, dict[str, dict[str, float]]] = {}
         self.curves = History()
-        self.score: Score | None = None
+        self._score: Score | None = None
         self.snapshot_path = ""
         self.info: dict[str, Any] = {}
         self.listeners: list[Report] = []
@@ -234,6 +233,11 @@ class Training:
         if event != "step":
             self.curves.on_event(event, data)
         for listen in (*self.listeners, *self._reports):
+            if not callable(listen):
+                raise ConfigError(
+                    f"training.listeners has {brief(cast('object', listen))}, but its entries must be functions",
+                    "append a function of the name and the data of an event",
+                )
             listen(event, dict(data))
         if event == "warning" and not self._reports and not self.net.rank:
             warnings.warn(str(data.get("message", "")), stacklevel=3)
@@ -275,6 +279,22 @@ class Training:
     @lr.setter
     def lr(self, rate: float | None) -> None:
         self.rate.set(rate)
+
+    @property
+    def score(self) -> Score | None:
+        """How good the net is, which decides which snapshot is the best; None until a validation has said it.
+
+        Raises:
+            ContractError: what is set is neither a Score nor None.
+        """
+        return self._score
+
+    @score.setter
+    def score(self, score: Score | None) -> None:
+        if not isinstance(score, Score | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            message = f"training.score is set to {brief(score)}, but it must be a Score, or None"
+            raise ContractError(message, "set nacre.Score(training.iteration, value)")
+        self._score = score
 
     @property
     def endless(self) -> bool:

@@ -34,6 +34,8 @@ class KeepingState(LayerState, of=KeepingLayer, reads=""):
             self.intermediates = [np.zeros(3)]
         if layer.fault == "an alias":
             self.intermediates = [backend.alias(inputs[0])]
+        if layer.fault == "tuples":
+            self.blobs, self.intermediates = tuple(self.blobs), tuple(self.intermediates)  # type: ignore[assignment]
 
     def ready(self) -> None:
         self.kept = self.intermediates[0] if self.layer.declares else self.backend.empty((10, 100))
@@ -130,6 +132,17 @@ def test_what_cannot_be_an_intermediate(fault: str, message: str) -> None:
     ]
     with pytest.raises(ContractError, match=message):
         run(layers)
+
+
+def test_what_a_state_declares_may_stand_in_tuples() -> None:
+    layers = [
+        InputLayer(name="x0", tops=["x0"], shape=[6], batch_size=4),
+        KeepingLayer(name="x1", bottoms="x0", tops="x1", fault="tuples"),
+        SquareLossLayer(name="loss", bottoms="x1"),
+    ]
+    with Net("kept", layers, backend="numpy", dtype="float64", input_gradients=["x0"]) as net:
+        fill(net, 3)
+        check_gradients(net, ("x0",))
 
 
 def run(layers: list[Layer]) -> None:

@@ -17,6 +17,7 @@ from nacre import (
     CallbackState,
     ConfigError,
     Constraint,
+    ContractError,
     Identity,
     InputLayer,
     Layer,
@@ -27,6 +28,7 @@ from nacre import (
     Net,
     Neuron,
     NotFiniteError,
+    PluginError,
     SnapshotError,
     Solver,
     TopologyError,
@@ -230,6 +232,28 @@ def test_every_n_epoch_counts_passes_even_several_in_one_batch() -> None:
     training = solver(max_iter=11, callbacks=callbacks).solve(net)
     assert training.epochs == 4  # 44 of 10 records
     assert [note[2] for note in notes if note[1] == "run"] == [5, 10]
+
+
+def test_what_a_callback_gives_a_training_is_checked() -> None:
+    score = Recorder(every_n_iter=1, what=lambda training: setattr(training, "score", "x"))
+    with pytest.raises(ContractError, match=r"callback 'Recorder'.*training\.score is set to 'x', but it must be a Sc"):
+        solver(callbacks=[score]).solve(pulled_net())
+    listener = Recorder(every_n_iter=1, what=lambda training: training.listeners.append(5))
+    with pytest.raises(ConfigError, match=r"training\.listeners has 5, but its entries must be functions"):
+        solver(callbacks=[listener]).solve(pulled_net())
+
+
+@pytest.mark.parametrize("value", [[[1], [2, 3]], ["é"], np.array(b"x"), np.datetime64("2020"), None, {}], ids=str)
+def test_what_a_snapshot_cannot_hold_names_who_remembers_it(value: Any) -> None:
+    class Keeping(Recorder):
+        def start(self, training: Training) -> CallbackState:
+            state = RecorderState(self, training)
+            state.memory = lambda: {"kept": value}  # type: ignore[method-assign]
+            return state
+
+    message = r"callback 'Keeping': memory returned .* as 'kept', but it must be an array of numbers, a number or a str"
+    with solver(callbacks=[Keeping()]).start(toy_net()) as training, pytest.raises(PluginError, match=message):
+        training.snapshot()
 
 
 def test_a_callback_stops_the_training() -> None:
