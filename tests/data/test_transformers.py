@@ -46,6 +46,8 @@ def test_scale(dtype: str, phase: str) -> None:
 def test_scale_of_nothing_finite() -> None:
     with pytest.raises(ConfigError, match="Scale: scale=inf, but it must be a finite number"):
         Scale(scale=float("inf"))
+    with pytest.raises(ConfigError, match=r"Scale: scale=1000.*, but it must be a finite number"):
+        Scale(scale=10**400)
 
 
 @settings(max_examples=60)

@@ -129,7 +129,7 @@ def _either(readers: Sequence[Reader], *, absent: bool) -> Reader:
         for read, _, _ in readers:
             try:
                 return read(value)
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, OverflowError):
                 continue
         raise ValueError
 
@@ -205,7 +205,7 @@ class Configured:
                 except ConfigError as error:  # of a component that the value describes
                     complaints += [f"{field.name}: {line}" for line in str(error.args[0]).split("\n")]
                     remedy = remedy or error.remedy
-                except (ValueError, TypeError):
+                except (ValueError, TypeError, OverflowError):
                     complaints.append(f"{field.name}={brief(value)}, but it must be {field.wants}")
                     remedy = remedy or _object_of(value)
             if not complaints:

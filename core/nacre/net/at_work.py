@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..calls.call import connected
-from ..errors import ConfigError, DataError, TopologyError
+from ..errors import ConfigError, DataError, TopologyError, brief
 from ..fields.types import Names
 from ..protocols.array import Dtype
 from ..protocols.backend import Backend, open_backend
@@ -194,8 +194,15 @@ class AtWork:
             raise TopologyError(f"layer '{self.layer.name}' has no gradients to compute")
         arrays: list[np.ndarray] = []
         for name, one, value in zip(tops, gradients, op.inputs, strict=True):
-            if (shape := np.shape(one)) != value.shape:
-                raise DataError(f"the gradient of top '{name}' has the shape {shape}, but the top has {value.shape}")
-            arrays.append(np.ascontiguousarray(one, value.dtype))
+            try:
+                array = np.asarray(one, value.dtype)
+            except (OverflowError, TypeError, ValueError) as error:
+                message = f"the gradient of top '{name}' is {brief(one)}, but it must be an array of numbers"
+                raise DataError(message) from error
+            if array.shape != value.shape:
+                raise DataError(
+                    f"the gradient of top '{name}' has the shape {array.shape}, but the top has {value.shape}"
+                )
+            arrays.append(np.ascontiguousarray(array).reshape(value.shape))
         state: Any = op.state
         state.given = arrays

@@ -185,6 +185,8 @@ def test_tops_without_gradient_need_none() -> None:
         (ip(), [X, X], [], DataError, r"layer 'ip' has 1 bottoms \(x\), but 2 arrays are given"),
         (ip(), [np.empty((0, 3))], [], DataError, "bottom 'x' of layer 'ip': the array has no rows"),
         (ip(), [X], [DY, DY], DataError, "layer 'ip' has 1 tops with gradients, but 2 are given"),
+        (ip(), [X], [[[10**400] * 2] * 4], DataError, "the gradient of top 'y' is .*, but it must be an array of num"),
+        (ip(), [X], [[[1], [2, 3]]], DataError, "the gradient of top 'y' is .*, but it must be an array of numbers"),
         (ip(), [X], [X], DataError, r"the gradient of top 'y' has the shape \(4, 3\), but the top has \(4, 2\)"),
         (
             ArgmaxLayer(name="a", bottoms="x", tops="y"),
