@@ -143,6 +143,8 @@ if TYPE_CHECKING:
     from .protocols.data_store import Store as Store
     from .protocols.data_store import Writer as Writer
     from .protocols.data_store import blocks as blocks
+    from .protocols.functions import FloatingFunction as FloatingFunction
+    from .protocols.functions import HostFunctions as HostFunctions
     from .protocols.graph import Graph as Graph
     from .protocols.graph import Node as Node
     from .protocols.layer import Inner as Inner
@@ -227,6 +229,7 @@ _PLACES = {
     "protocols.communicator": "Communicator Group Launch Request check_op flat_view reduce_into",
     "protocols.components": "Blocks ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
     "protocols.data_store": "Codec Field Reader ReaderWrapper Store Writer blocks",
+    "protocols.functions": "FloatingFunction HostFunctions",
     "protocols.graph": "Graph Node",
     "protocols.layer": "Inner Layer Phase about_statistic is_identity is_of_class tops_of",
     "protocols.making": "Layers fresh layer_maker",

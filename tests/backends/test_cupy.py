@@ -861,6 +861,17 @@ def test_products_of_whole_numbers_and_of_nothing(cupy: Any, backend: Any) -> No
         backend.xp.matmul(cupy.ones((2, 3)), cupy.ones((2, 3)))
 
 
+@pytest.mark.parametrize("to", ["float32", "float64"])
+def test_whole_numbers_are_computed_in_the_type_of_a_floating_out(cupy: Any, backend: Any, to: str) -> None:
+    a, out = cupy.array(np.array([[200, 3], [100, 7]], np.uint8)), backend.empty((2, 2), to)
+    xp = backend.xp
+    assert xp.add(a, a, out=out).get().tolist() == [[400, 6], [200, 14]]
+    assert xp.negative(a, out=out).get().tolist() == [[-200, -3], [-100, -7]]
+    assert xp.matmul(a, a, out=out).get().tolist() == [[40300, 621], [20700, 349]]
+    assert xp.take(a, cupy.array([1, 0]), axis=0, out=out, mode="clip").get().tolist() == [[100, 7], [200, 3]]
+    assert xp.add(a, a).get().tolist() == [[144, 6], [200, 14]]
+
+
 def test_products_are_in_tf32_only_where_that_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     exact, there = 1 + 2.0**-13, 1 + 2.0**-10
     for chosen, wanted in (("", exact), ("0", exact), ("1", 1.0)):

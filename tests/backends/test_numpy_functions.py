@@ -119,6 +119,32 @@ def test_shared_functions_are_numpys_for_all_else():
         xp.divide(x, 0.0, out=x)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("length", [5, functions.LARGE + 1])
+def test_whole_numbers_are_computed_in_the_type_of_a_floating_out(count, length):
+    xp = Functions(POOLS[count])
+    for kind in (np.uint8, np.int8, np.int16, np.int32, np.int64, bool):
+        x = np.full(length, np.iinfo(kind).max if kind is not bool else True, kind)
+        exact = x.astype(np.float32)
+        for function, inputs in (
+            ("add", (x, x)), ("subtract", (x[::-1], x)), ("multiply", (x, x)), ("multiply", (x, 3)), ("square", (x,)),
+            ("negative", (x,)), ("add", (np.int32(7), x)),
+        ):  # fmt: skip
+            out = unset(length).astype(np.float32)
+            assert getattr(xp, function)(*inputs, out=out) is out
+            floats = [exact if isinstance(one, np.ndarray) else np.float32(one) for one in inputs]
+            np.testing.assert_array_equal(out, getattr(np, function)(*floats), err_msg=f"{function} of {kind}")
+    mask = np.empty(length, bool)
+    assert xp.greater(x, 0, out=mask).all() and xp.add(x, x).dtype == x.dtype
+
+
+def test_products_of_whole_numbers_are_computed_in_the_type_of_a_floating_out():
+    xp, x = Functions(POOLS[2]), np.full((3, 4, 4), 200, np.uint8)
+    for one in (x, x[0]):
+        out = unset(*one.shape).astype(np.float32)
+        np.testing.assert_array_equal(xp.matmul(one, one, out=out), 4 * 200.0**2)
+
+
 def test_shared_functions_use_every_thread():
     used = set()
 
@@ -527,6 +553,17 @@ def test_pooling_in_small_chunks(monkeypatch, mode):
     layer.backward()
     for found, expected in zip((y, dx), naive_pooling(x, dy, 3, 3, (3, 3), (2, 2), (0, 0), mode), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["max", "mean"])
+def test_pooling_of_whole_numbers_is_that_of_the_same_floats(mode):
+    x = np.random.default_rng(0).integers(100, 256, (4, 7, 7, 2)).astype(np.uint8)
+    layer = Pooling2D(4, 2, *axes((7, 7), (3, 3), (2, 2), (1, 1)), mode)
+    found, expected = np.empty((2, 4, layer.rows, layer.columns, 2), np.float32)
+    for one, y in ((x, found), (x.astype(np.float32), expected)):
+        layer.bind(one, y)
+        layer.forward()
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("mode", ["max", "mean"])

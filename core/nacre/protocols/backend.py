@@ -275,10 +275,10 @@ class HostMemory(Backend):
     _one: HostMemory | None = None
 
     def __init__(self) -> None:
-        import numpy as np
+        from .functions import functions
 
         super().__init__()
-        self.xp = np
+        self.xp = functions
 
     @classmethod
     def shared(cls) -> HostMemory:

@@ -72,6 +72,11 @@ def assert_near(actual: Any, expected: Any, what: str = "array", tolerance: floa
     Raises:
         AssertionError: names the shape, or the relative error, and the index of the worst number.
     """
+    assert_near_above(0.0, actual, expected, what, tolerance)
+
+
+def assert_near_above(least: float, actual: Any, expected: Any, what: str, tolerance: float | None = None) -> None:
+    """Check an array as `assert_near`, with a norm below `least` counted as that: what is smaller is roundings."""
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.shape == expected.shape, f"{what}: the shape is {actual.shape} instead of {expected.shape}"
     if tolerance is None:
@@ -81,7 +86,7 @@ def assert_near(actual: Any, expected: Any, what: str = "array", tolerance: floa
     finite = np.isfinite(one) & np.isfinite(other)
     off = np.where(finite, one - np.where(finite, other, 0), 0)
     norm = float(np.sqrt(np.sum(np.where(finite, other, 0) ** 2)))
-    error = np.inf if unlike.any() else float(np.sqrt(np.sum(off**2))) / (norm or 1.0)
+    error = np.inf if unlike.any() else float(np.sqrt(np.sum(off**2))) / (max(norm, least) or 1.0)
     if error <= tolerance:
         return
     worst = np.unravel_index(int(np.argmax(np.where(unlike, np.inf, np.abs(off)))), off.shape)

@@ -18,7 +18,7 @@ from ..protocols.layer import PHASES, Phase, is_container, layer_type
 from ..protocols.making import fresh
 from ..protocols.state import SourceState
 from ..random import Random
-from .close import GRADIENT_TOLERANCES, assert_close, assert_near, both_zero
+from .close import GRADIENT_TOLERANCES, assert_close, assert_near, assert_near_above, both_zero
 from .gradients import ENTRIES, numerical_gradient, worst_error
 from .parts import check_partition, why_uncut
 from .states import (
@@ -38,6 +38,9 @@ from .states import (
 )
 from .suite import Suite, only
 from .trial import Example, Trial, offered_kernels
+
+NARROW = ("uint8", "int8", "bool")
+"""The types in which sums and products of numbers that they hold are easily too large."""
 
 
 class LayerTests(StateTests):
@@ -78,7 +81,7 @@ class LayerTests(StateTests):
         f"test_{name}"
         for name in (
             *("traits", "shapes", "plans_without_memory", "shutdown", "memory", "random_numbers", "memory_is_shared"),
-            *("forward_twice", "inputs_are_left_alone", "without_gradients"),
+            *("forward_twice", "inputs_are_left_alone", "without_gradients", "whole_numbers"),
             *("gradients_are_written", "unwanted_gradients", "reads"),
             *(
                 "partition",
@@ -277,6 +280,39 @@ class LayerTests(StateTests):
         """The layer works in a net that has no loss above it and wants no gradient."""
         with self.trial(example, backend, dtype, wanted=(), probe=False, keep="all") as trial:
             self._check_forward(trial, "without gradients")
+
+    @only(ONE_STATE, READS)
+    @after(*ROOTS, "forward")
+    def test_whole_numbers(self, backend: str, dtype: str, example: Example) -> None:
+        """Inputs of narrow whole types, unless refused, give what the same numbers give as floats; by kernels too."""
+        for kind, kernel in itertools.product(NARROW, (None, *offered_kernels(self.layer, "layer", backend))):
+            whole, floats = example.of_whole_numbers(kind), example.of_whole_numbers(kind, dtype)
+            if whole is None or floats is None:
+                pytest.skip("the example has no input with fractions")
+            by = f" by {kernel[0].__qualname__}" if kernel else ""
+            with np.errstate(all="ignore"):  # the numbers are larger than some functions are made for
+                found = self._seen(whole, backend, dtype, kernel)
+                for name, value in (found and self._seen(floats, backend, dtype, kernel)).items():
+                    what = f"{name} of inputs in {kind}{by}, beside that of the same numbers as floats"
+                    tolerance = 1e-3 if name.startswith("gradient") else None  # little is left of what saturates
+                    assert_near_above(1.0, found[name].astype(dtype), value.astype(dtype), what, tolerance)
+
+    def _seen(
+        self, example: Example, backend: str, dtype: str, kernel: tuple[type, str] | None
+    ) -> dict[str, np.ndarray]:
+        """Return what a pass shows: tops, loss, statistics and gradients of parameters; nothing if it is refused."""
+        try:
+            with self.trial(example, backend, dtype, wanted=(), kernel=kernel) as trial:
+                look = Look.at(trial)
+                seen = {f"top {index}": top for index, top in enumerate(look.tops)}
+                seen |= {f"gradient of {name}": gradient for name, gradient in look.gradients.items()}
+                seen["loss"] = np.array(look.loss)
+                if trial.layer.has_stats:
+                    told = trial.op.state.dump_statistics()
+                    seen |= {f"statistic '{name}'": np.array(value) for name, value in told.items()}
+                return seen
+        except NacreError:
+            return {}
 
     def test_plans_without_memory(self, backend: str, dtype: str, example: Example) -> None:
         """`setup` only declares: no array is made before `ready`."""

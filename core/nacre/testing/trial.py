@@ -82,6 +82,22 @@ class Example:
         shapes = [isinstance(one, tuple) for one in self.inputs]  # which are filled with floating numbers
         return tuple(n for n, one in enumerate(self.inputs) if shapes[n] or np.asarray(one).dtype.kind == "f")
 
+    def of_whole_numbers(self, kind: str, dtype: str = "") -> Example | None:
+        """Return the same example with large numbers of a whole type in its floating inputs, given in that of `dtype`.
+
+        Those of uint8 are from 100 up; those of int8 have both signs. Inputs without a fraction stay as they are: they
+        may be classes, or masks. None if there are no others.
+        """
+        low, high = {"bool": (0, 2), "uint8": (100, 256), "int8": (-128, 128)}[kind]
+        inputs = self.arrays()
+        fractional = [
+            index for index, one in enumerate(inputs) if one.dtype.kind == "f" and (one != np.rint(one)).any()
+        ]
+        for index in fractional:
+            drawn = np.random.default_rng(index).integers(low, high, inputs[index].shape)
+            inputs[index] = drawn.astype(kind).astype(dtype or kind)
+        return replace(self, inputs=inputs, wanted=()) if fractional else None
+
     def cut(self, rows: int) -> Example:
         """Return the same example with the first rows of every input only."""
         return replace(self, inputs=[one[:rows] for one in self.arrays()], wanted=self.differentiable())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nacre import Array
+from nacre import Array, FloatingFunction
 
 from .kernels.dot import can_dot
 from .products import Products
@@ -13,6 +13,8 @@ from .products import Products
 
 class Functions:
     """CuPy's functions, and those arguments of NumPy's that CuPy's do not take; products can be captured.
+
+    Whole numbers are computed in the type of a floating `out`.
 
     `dot_of_vectors` computes what `can_dot` says.
     """
@@ -23,6 +25,8 @@ class Functions:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._cupy, name)
+        if isinstance(value, self._cupy.ufunc) and value.nout == 1:
+            value = FloatingFunction(value)
         setattr(self, name, value)  # so that it is found at once the next time
         return value
 
@@ -41,15 +45,23 @@ class Functions:
     amax, amin = max, min
 
     def _given(self, found: Array, out: Array | None) -> Array:
-        """Return a result, in `out` if there is one: CuPy 14.2 takes an `out` of max and min for their dtype."""
+        """Return a result, in `out` if there is one: CuPy 14.2 takes an `out` of max and min for their dtype.
+
+        That of `take` has to have the type of what is taken.
+        """
         if out is None:
             return found
         self._cupy.copyto(out, found)
         return out
 
     def take(self, a: Array, indices: Array, axis: int | None = None, out: Array = None, mode: str = "raise") -> Array:
-        """Take elements; an index out of range is counted round, or clipped: a GPU raises nothing."""
+        """Take elements; an index out of range is counted round, or clipped: a GPU raises nothing.
+
+        `out` may be of a wider type than `a`.
+        """
         if mode == "clip":
             length = a.size if axis is None else a.shape[axis]
             indices = self._cupy.clip(indices, 0, length - 1)
+        if out is not None and out.dtype != a.dtype:
+            return self._given(self._cupy.take(a, indices, axis=axis), out)
         return self._cupy.take(a, indices, axis=axis, out=out)

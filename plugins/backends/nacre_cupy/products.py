@@ -107,7 +107,10 @@ class Products:
         cupy = self._cupy
         if not (isinstance(a, cupy.ndarray) and isinstance(b, cupy.ndarray)):
             return cupy.matmul(a, b) if out is None else cupy.matmul(a, b, out=out)
-        if str(kind := np.result_type(a.dtype, b.dtype)) in TYPES:
+        kind = np.result_type(a.dtype, b.dtype)
+        if kind.kind in "biu" and out is not None and str(out.dtype) in TYPES:
+            kind = out.dtype  # in a narrow type sums would be too large
+        if str(kind) in TYPES:
             a, b = (one if one.dtype == kind else one.astype(kind) for one in (a, b))  # of whole numbers, or narrower
             if out is not None and out.dtype != kind:
                 cupy.copyto(out, self.matmul(a, b))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+
+from nacre import FloatingFunction, HostFunctions
 
 from .threads import Pool
 
@@ -13,7 +16,7 @@ LARGE = 1 << 16
 """Numbers of a result from which on it is worth waking threads."""
 
 
-class Functions:
+class Functions(HostFunctions):
     """NumPy's namespace, with element-wise functions, copies and products of several matrices on a pool's threads.
 
     A call is shared out if it has no options but `out`, an array that is large. The numbers are NumPy's own for every
@@ -21,14 +24,12 @@ class Functions:
     """
 
     def __init__(self, pool: Pool) -> None:
+        super().__init__()
         for name, function in vars(np).items():
             if isinstance(function, np.ufunc) and function.nout == 1 and function.signature is None:
                 setattr(self, name, ElementWise(function, pool))
         self.matmul = MatMul(np.matmul, pool)
         self.pool = pool
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(np, name)
 
     def copyto(self, target: Any, source: Any, **options: Any) -> None:
         """Copy an array into another, as `numpy.copyto`."""
@@ -39,27 +40,29 @@ class Functions:
             share(self.pool, lambda one, *, out: np.copyto(out, one), (source,), target, axis)
 
 
-class ElementWise:
+class ElementWise(FloatingFunction):
     """An element-wise function of NumPy."""
 
     def __init__(self, function: Any, pool: Pool) -> None:
-        self.function, self.pool = function, pool
+        super().__init__(function)
+        self.pool = pool
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         out = options.get("out")
-        axis = None
-        if out is not None and len(options) == 1 and len(inputs) == self.function.nin:
-            axis = self._axis(out, inputs)
-        if axis is None:
+        if out is None:
             return self.function(*inputs, **options)
-        share(self.pool, self.function, inputs, out, axis)
+        kind = self.type_for(inputs, options)
+        axis = None
+        if len(options) == 1 and len(inputs) == self.function.nin:
+            axis = self._axis(out, inputs)
+        function = self.function if kind is None else partial(self.function, dtype=kind)
+        if axis is None:
+            return function(*inputs, **options)
+        share(self.pool, function, inputs, out, axis)
         return out
 
     def _axis(self, out: Any, inputs: Sequence[Any]) -> int | None:
         return shared_axis(out, inputs, self.pool.count)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.function, name)
 
 
 class MatMul(ElementWise):

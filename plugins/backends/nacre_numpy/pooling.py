@@ -8,6 +8,7 @@ costs 2 k passes instead of k * k, and half of them run over whole rows of pixel
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -216,11 +217,15 @@ class Pooling2D:
     def _mean_forward(self, x: Array, y: Array, worker: int) -> Iterator[Task]:
         n, h, w, c = x.shape
         sums = self._buffer("sums", worker, (n, self.rows, w * c))
-        yield from self.down.reduce_tasks(np.add, x.reshape(n, h, w * c), sums)
+        yield from self.down.reduce_tasks(self._add(x), x.reshape(n, h, w * c), sums)
         y = y.reshape(n * self.rows, self.columns, c)
         yield from self.across.reduce_tasks(np.add, sums.reshape(n * self.rows, w, c), y)
         y = y.reshape(n, -1)
         yield np.multiply, (y, self.shares.reshape(-1), y)
+
+    def _add(self, x: Array) -> Any:
+        """Return what adds up cells: those of whole numbers as floats, or a sum might be too large for their type."""
+        return np.add if x.dtype == self.dtype else partial(np.add, dtype=self.dtype)
 
     def _mean_backward(self, x: Array, dy: Array, dx: Array, worker: int) -> Iterator[Task]:
         n, h, w, c = dx.shape

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from nacre import Array
+from nacre import Array, HostFunctions
 from nacre_layers.recurrent.base import RecurrentState
 from nacre_layers.recurrent.gru import GRUState
 from nacre_layers.recurrent.lstm import LSTMState
@@ -19,13 +20,15 @@ from .kernels import pool_of
 
 ALONE = 1 << 21
 """Operations of a step below which threads would wait for the interpreter more than they compute."""
+FUNCTIONS = SimpleNamespace(**{**vars(np), "take": HostFunctions().take})
+"""NumPy's own functions, which cost least: no piece computes with whole numbers, but for taking them from a bottom."""
 
 
 class OwnWork(Work):
     """The memory of one piece: as `Work`, but no other piece shares its scratch memory."""
 
     def __init__(self, backend: Any) -> None:
-        self.xp, self.dtype = np, backend.dtype
+        self.xp, self.dtype = FUNCTIONS, backend.dtype
         self.empty, self.from_host = backend.empty, backend.from_host
         self._scratch: dict[str, Array] = {}
 

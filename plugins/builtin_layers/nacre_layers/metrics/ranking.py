@@ -97,7 +97,7 @@ class RankingState(CollectingState):
     def _measured(self, scores: np.ndarray, true: np.ndarray) -> float:
         if np.isnan(scores).any():
             return nan
-        order = np.argsort(-scores, kind="stable")
+        order = np.argsort(scores)[::-1]  # of whole numbers too, which -scores would change
         scores, hits = scores[order], np.cumsum(true[order])
         last = np.flatnonzero(np.append(scores[1:] != scores[:-1], True)[: len(scores)])  # of those with one score
         return self.measure(hits[last], 1 + last - hits[last])
