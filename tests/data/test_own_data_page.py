@@ -36,11 +36,13 @@ def test_the_page_leads_to_a_net_that_knows_cats() -> None:
     told = follow(first)
     assert "accuracy: 100.00 % (20 of 20)" in told[1].out
     assert re.fullmatch(r"cat\.jpg  cat [0-9.]+ %\n", told[2].out)
+    changed, snapshot = changed.split("\n[[callback]]\n")
     head, _, _, *others = re.split(r"^(?=\[\[layer\]\])", net, flags=re.M)
     test = changed.replace("shuffle = true\n", "").replace("batch_size = 16", "batch_size = 10")
     test = test.replace("train", "test").replace('["validation", "test", "predict"]', '["train", "predict"]')
-    text = "".join([head, changed, test, *others]).replace('folder = "snapshots"', 'folder = "from-h5"')
-    Path("pets-h5.toml").write_text(text, encoding="utf-8")
+    text = "".join([head, changed, test, *others])
+    before, _, _ = text.partition('[[callback]]\ntype = "Snapshot"\n')  # the last in the file
+    Path("pets-h5.toml").write_text(f"{before}[[callback]]\n{snapshot}", encoding="utf-8")
     told = follow(second)
     assert "cat" in told[2].out and "(3, 32, 32)" in told[2].out
     assert re.fullmatch(r"cat\.jpg  cat [0-9.]+ %\n", told[4].out)
