@@ -65,6 +65,32 @@ class Scaled(LayerTests):
         return [x * parameters["weight"] for x in inputs]
 
 
+# A layer with two parameters: y = weight · x + shift
+
+
+class ShiftedState(ScaledState):
+    def __init__(self, layer, backend, inputs, diffs):
+        super().__init__(layer, backend, inputs, diffs)
+        self.parameters.append(Parameter("shift", self.parameters[0].shape, init=Constant(value=0.5)))
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        for y in self.blobs:
+            y += self.parameters[1].blob
+
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        if self.parameters[1].gradient is not None:
+            self.parameters[1].gradient[...] = sum(dy.sum(axis=0) for dy in self.blobs_diff)
+
+
+class Shifted(Scaled):
+    state = ShiftedState
+
+    def reference(self, layer, inputs, parameters):
+        return [x * parameters["weight"] + parameters["shift"] for x in inputs]
+
+
 class WrongGradientOfWeight(ScaledState):
     def backward(self, inputs, diffs):
         super().backward(inputs, diffs)

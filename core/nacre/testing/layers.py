@@ -605,8 +605,8 @@ def check_kernel(
     """Compare a kernel with the layer's own state; return the reason if the kernel declines, or None.
 
     Compared are tops, loss, statistics, the gradients of inputs and parameters, and the buffers after the pass; with
-    `variants` also for a batch of one, with a row less, in a net of phase validation, and where some gradients are
-    unwanted.
+    `variants` also for a batch of one, with a row less, in a net of phase validation, where some gradients are
+    unwanted, and where one of several parameters is frozen.
 
     Raises:
         AssertionError: they differ by more than `KERNEL_TOLERANCES`; the message names what and where.
@@ -630,7 +630,19 @@ def check_kernel(
         ):
             if fast.op.kernel:
                 _compare_trials(fast, own, f"{kernel[0].__qualname__}{', ' if where else ''}{where}", missing)
+    if variants and example.inputs:
+        _check_frozen(suite, kernel, backend, dtype, example)
     return None
+
+
+def _check_frozen(suite: Suite, kernel: tuple[type, str], backend: str, dtype: str, example: Example) -> None:
+    """Compare a kernel with the layer's own state where one of several parameters is frozen, each in turn."""
+    with suite.trial(example, backend, dtype) as own, suite.trial(example, backend, dtype, kernel=kernel) as fast:
+        every = [[slot for slot in trial.slots() if slot.trainable] for trial in (own, fast)]
+        for slots in zip(*every, strict=True) if len(every[0]) > 1 and own.differentiates else ():
+            for trial, slot in zip((own, fast), slots, strict=True):
+                trial.net.withhold([slot])
+            _compare_trials(fast, own, f"{kernel[0].__qualname__}, {slots[0].name} frozen", 0)
 
 
 def check_phases(suite: Suite, kernel: tuple[type, str], backend: str, dtype: str, example: Example) -> None:

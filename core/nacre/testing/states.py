@@ -274,6 +274,7 @@ class StateTests(Suite):
             each = [[slot] for slot in slots] if len(slots) > 1 else []
             for frozen in (slots, *each, []):
                 trial.net.withhold(frozen)
+                trial.spoil(slot.gradient for slot in slots)
                 names = ", ".join(slot.name.removeprefix(f"{NAME}/") for slot in frozen)
                 where = f"where {names} is frozen: its gradient is None" if frozen else "after parameters were frozen"
                 try:

@@ -14,7 +14,7 @@ from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example, with_kernel, without_kernels
 from nacre_layers.initializers import Constant
 from run_suite import besides, failures, kit_tests, one_or_all
-from small_suites import Scaled, ScaledLayer, ScaledState
+from small_suites import Scaled, ScaledLayer, ScaledState, ShiftedState
 
 # Kernels
 
@@ -88,6 +88,45 @@ def test_a_good_kernel_passes():
     recorded = []
     assert failures(Kernel, recorded) == {}
     assert ("served", 4) in recorded and ("declined", []) in recorded
+
+
+class ShiftedKernel(GoodKernel):
+    """The same as `ShiftedState`."""
+
+    def __init__(self, layer, backend, inputs, diffs):
+        super().__init__(layer, backend, inputs, diffs)
+        self.parameters = ShiftedState(layer, backend, inputs, diffs).parameters
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        for y in self.blobs:
+            y.memory[...] += self.parameters[1].blob
+
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        if self.parameters[1].gradient is not None:
+            self.parameters[1].gradient[...] = sum(dy.memory.sum(0) for dy in self.blobs_diff)
+
+
+class WritesBothGradientsOrNoneKernel(ShiftedKernel):
+    def backward(self, inputs, diffs):
+        shift, gradient = self.parameters[1], self.parameters[1].gradient
+        if self.parameters[0].gradient is None:
+            shift.gradient = None
+        super().backward(inputs, diffs)
+        shift.gradient = gradient
+
+
+@pytest.mark.parametrize("kernel", [ShiftedKernel, WritesBothGradientsOrNoneKernel])
+def test_a_kernel_is_compared_where_one_of_its_parameters_is_frozen(kernel):
+    suite = kernel_suite(kernel, examples=lambda _: [Example({"state": ShiftedState}, [(4, 3)])])
+    found = failures(suite)
+    if kernel is ShiftedKernel:
+        assert found == {}
+    else:
+        assert set(found) == {"test_against_state", "test_frozen_parameters"}
+        told = "WritesBothGradientsOrNoneKernel, tested/weight frozen: gradient of shift"
+        assert told in str(found["test_against_state"])
 
 
 def test_a_kernel_is_tested_on_the_backends_for_which_it_is_offered(new_registry):

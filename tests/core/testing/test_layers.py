@@ -21,10 +21,19 @@ from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
 from nacre_layers.initializers import Constant
 from run_suite import besides, failures, kit_tests, one_or_all
-from small_suites import Mean, MeanState, Scaled, ScaledLayer, ScaledState, WrongGradientOfWeight
+from small_suites import (
+    Mean,
+    MeanState,
+    Scaled,
+    ScaledLayer,
+    ScaledState,
+    Shifted,
+    ShiftedState,
+    WrongGradientOfWeight,
+)
 
 
-@pytest.mark.parametrize("suite", [Scaled, Mean])
+@pytest.mark.parametrize("suite", [Scaled, Shifted, Mean])
 def test_a_layer_that_keeps_its_promises_passes(suite):
     assert failures(suite) == {}
 
@@ -345,6 +354,16 @@ class WantsItsWeightToLearn(ScaledState):
     def backward(self, inputs, diffs):
         super().backward(inputs, diffs)
         self.parameters[0].gradient[...] += 0
+
+
+@broken(Shifted, "frozen_parameters", "gradient of shift, where weight is frozen: its gradient is None: .*nan")
+class WritesBothGradientsOrNone(ShiftedState):
+    def backward(self, inputs, diffs):
+        shift, gradient = self.parameters[1], self.parameters[1].gradient
+        if self.parameters[0].gradient is None:
+            shift.gradient = None
+        super().backward(inputs, diffs)
+        shift.gradient = gradient
 
 
 @broken(Scaled, "frozen_parameters", "gradient of weight, after parameters were frozen")

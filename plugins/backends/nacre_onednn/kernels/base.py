@@ -132,6 +132,10 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
     def fuses_neuron(self, neuron: Neuron) -> bool:
         return self.relu
 
+    def learns(self, name: str) -> bool:
+        """Return whether somebody wants the gradient of a parameter of this name; each may be frozen alone."""
+        return any(one.name == name and one.gradient is not None for one in self.parameters)
+
     # What a kernel defines
 
     def stages(self) -> list[str]:

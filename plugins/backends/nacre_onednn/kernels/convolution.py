@@ -15,6 +15,8 @@ from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
 from ..dnnl.library import Unimplemented, library
 from ..dnnl.primitives import (
+    BLOCKED,
+    CHANNELS_LAST,
     PLAIN,
     Call,
     Desc,
@@ -29,13 +31,14 @@ from ..dnnl.primitives import (
     into,
     out_of,
     plain,
+    strided,
 )
 from ..helper.depthwise import DepthwiseConvolution
 from ..helper.direct import DirectConvolution
 from ..helper.winograd import WinogradConvolution
 from ..record import Copies
 from ..rewrite import fold_of
-from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
+from .base import Layouts, OnednnKernel, describe_blob, gate, make_ones, rectify, unfit
 from .columns import ColumnsConvolution, PanelsConvolution
 from .products import PANELS
 
@@ -102,7 +105,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     copies of weights and bias.
     """
 
-    PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "weights", "data")}
+    PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "weights", "bias", "data")}
     LIES = "by channels"
     GEOMETRY: ClassVar[type[Any]] = Geometry
     FORMS: ClassVar[type[Forms]] = Forms
@@ -110,6 +113,9 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     """The axis of the weights that counts the filters."""
     OF_OURS: ClassVar[Mapping[str, str]] = {stage: stage for stage in ("forward", "weights", "data")}
     """The stage of the helper's convolution that computes a stage."""
+    SUMS_UP: ClassVar[bool] = True
+    """Whether the stage "weights" computes the gradient of the bias too. If not, or if the weights are frozen, the
+    stage "bias" does."""
 
     @classmethod
     def supports(cls, layer: FilterLayer, inputs: list[Any]) -> str | None:
@@ -143,6 +149,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         self.weight, self.bias = "weight", "bias"
         """The names of the buffers that the forward pass reads."""
         self.ours = self._make_ours()
+        self.ones: dict[str, Array] = {}
         if (fold := fold_of(layer)) is not None:
             fold.below = self
 
@@ -181,19 +188,28 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         """Return whether a stage is computed in float32, whatever the net computes in."""
         return self.backend.compute != "float32" and not self.right.get(stage, True)
 
+    def ready(self) -> None:
+        images, _, *image = self.blobs[0].shape
+        if "bias" in self.stages():
+            self.ones = {
+                "ones of pixels": make_ones(self.backend, prod(image), self.backend.compute),
+                "ones of images": make_ones(self.backend, images),
+            }
+        super().ready()
+
     def stages(self) -> list[str]:
         if self.blobs_diff[0] is None:
             return ["forward"]
-        weights = self.parameters[0].gradient is not None
         return [
             "forward",
             *(["gate"] if self.relu else []),
-            *(["weights"] if weights else []),
+            *(["weights"] if self.learns("weight") else []),
             *(["data"] if self.diffs[0] is not None else []),
+            *(["bias"] if self.learns("bias") and not (self.SUMS_UP and self.learns("weight")) else []),
         ]
 
     def ways_of(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
-        if stage == "gate":
+        if stage in ("gate", "bias"):
             return ("",)
         if self.is_exact(stage):
             return (ANY,)
@@ -236,7 +252,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
 
     def buffers(self) -> dict[str, Array]:
         norm = {} if self.norm is None else dict(self._of_norm().values())
-        return {**super().buffers(), **{name: one.blob for name, one in norm.items()}}
+        return {**super().buffers(), **self.ones, **{name: one.blob for name, one in norm.items()}}
 
     def copies(self) -> Copies:
         norm = [] if self.norm is None else self.norm.parameters
@@ -247,6 +263,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         x, y = describe_blob(bottom, layouts, top), describe_blob(top, layouts, bottom)
         if stage == "gate":
             return gate(y, "gated")
+        if stage == "bias":
+            return sum_up("gated" if self.relu else "dy", top.shape, layouts(top), top.dtype)
         if way in self.ours:
             return self._of_ours(self.ours[way], stage, x, y)
         forms, dtype = (self.exact, "float32") if self.is_exact(stage) else (self.forms, self.backend.compute)
@@ -298,3 +316,23 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         result, after = out_of("dx", x, inner_x)
         buffers = {arg.DIFF_DST: top, arg.WEIGHT: weight, arg.DIFF_SRC: result}
         return [*gradient, *packing, call(primitive, buffers), *after]
+
+
+def sum_up(name: str, shape: tuple[int, ...], layout: str, dtype: str = "float32") -> list[Call]:
+    """Return the calls that add up a blob over pixels, then over images: the gradient of the bias.
+
+    They are products with ones. A matrix of the first has the pixels of an image, or of one block of its channels.
+    """
+    images, channels, *image = shape
+    pixels = prod(image)
+    count, width = (images * channels // block(), block()) if layout == BLOCKED else (images, channels)
+    steps = (width, 1) if layout in (BLOCKED, CHANNELS_LAST) else (1, pixels)
+    blob = strided((count, pixels, width), (pixels * width, *steps), dtype)
+    ones, sums = plain(1, 1, pixels, dtype=dtype), plain(count, 1, width)
+    first = Primitive("matmul", library().engine, ones, blob, None, sums, attributes())
+    rows, table, row = plain(1, images), plain(images, channels), plain(1, channels)
+    second = Primitive("matmul", library().engine, rows, table, None, row, attributes())
+    return [
+        call(first, {arg.SRC: ("ones of pixels", ones), arg.WEIGHT: (name, blob), arg.DST: ("sums", sums)}),
+        call(second, {arg.SRC: ("ones of images", rows), arg.WEIGHT: ("sums", table), arg.DST: ("dbias", row)}),
+    ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import Any, ClassVar
 
-from nacre import Array
 from nacre_layers.convolution.deconvolution import DeconvolutionLayer
 from nacre_layers.convolution.geometry import Transposed
 
@@ -13,14 +12,12 @@ from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
 from ..dnnl.library import Unimplemented, library
 from ..dnnl.primitives import (
-    BLOCKED,
     CHANNELS_LAST,
     PLAIN,
     Call,
     Desc,
     Primitive,
     attributes,
-    block,
     call,
     describe,
     free,
@@ -30,8 +27,9 @@ from ..dnnl.primitives import (
 )
 from ..helper.direct import DirectConvolution
 from . import convolution
-from .base import Layouts, make_ones, rectify, stays_plain
+from .base import rectify, stays_plain
 from .columns import ColumnsConvolution
+from .convolution import sum_up
 
 NESTED = "conv:"
 """How oneDNN calls a deconvolution that runs a convolution, and behind it reference code for the bias."""
@@ -57,11 +55,11 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
     times as long. The gradient of the bias always is one: oneDNN's took 20 times as long as the rest in bf16.
     """
 
-    PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "weights", "bias", "data")}
     GEOMETRY: ClassVar = Transposed
     FORMS: ClassVar = Forms
     FILTERS: ClassVar = 1
     OF_OURS: ClassVar = {"forward": "data", "weights": "weights", "data": "forward"}
+    SUMS_UP: ClassVar = False
 
     @classmethod
     def supports(cls, layer: DeconvolutionLayer, inputs: list[Any]) -> str | None:
@@ -86,30 +84,6 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
             return False
         self.whole, (self.forms, self.exact) = self.forms, self.make_forms(bias=False)
         return True
-
-    def ready(self) -> None:
-        images, _, *image = self.blobs[0].shape
-        self.ones = {
-            "ones of pixels": make_ones(self.backend, prod(image), self.backend.compute),
-            "ones of images": make_ones(self.backend, images),
-        }
-        super().ready()
-
-    def buffers(self) -> dict[str, Array]:
-        return {**super().buffers(), **self.ones}
-
-    def stages(self) -> list[str]:
-        wanted = self.layer.bias and self.blobs_diff[0] is not None and self.parameters[1].gradient is not None
-        return [*super().stages(), *(["bias"] if wanted else [])]
-
-    def ways_of(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
-        return ("",) if stage == "bias" else super().ways_of(stage, layouts)
-
-    def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
-        if stage == "bias":
-            top = self.blobs[0]
-            return sum_up("gated" if self.relu else "dy", top.shape, layouts(top), top.dtype)
-        return super().make(stage, way, layouts)
 
     def _of_ours(self, ours: DirectConvolution, stage: str, x: Desc, y: Desc) -> list[Call]:
         top = ("gated" if self.relu else "dy", y)
@@ -152,23 +126,3 @@ def add_bias(y: Desc, channels: int, name: str = "bias") -> list[Call]:
     primitive = Primitive("binary", library().engine, dnnl.BINARY_ADD, y, free(*shape), y, attributes())
     before, bias = into(name, plain(*shape), primitive.memory(dnnl.SOURCE, 1))
     return [*before, call(primitive, {arg.SRC: ("y", y), arg.SRC_1: bias, arg.DST: ("y", y)})]
-
-
-def sum_up(name: str, shape: tuple[int, ...], layout: str, dtype: str = "float32") -> list[Call]:
-    """Return the calls that add up a blob over pixels, then over images: the gradient of the bias.
-
-    They are products with ones. A matrix of the first has the pixels of an image, or of one block of its channels.
-    """
-    images, channels, *image = shape
-    pixels = prod(image)
-    count, width = (images * channels // block(), block()) if layout == BLOCKED else (images, channels)
-    steps = (width, 1) if layout in (BLOCKED, CHANNELS_LAST) else (1, pixels)
-    blob = strided((count, pixels, width), (pixels * width, *steps), dtype)
-    ones, sums = plain(1, 1, pixels, dtype=dtype), plain(count, 1, width)
-    first = Primitive("matmul", library().engine, ones, blob, None, sums, attributes())
-    rows, table, row = plain(1, images), plain(images, channels), plain(1, channels)
-    second = Primitive("matmul", library().engine, rows, table, None, row, attributes())
-    return [
-        call(first, {arg.SRC: ("ones of pixels", ones), arg.WEIGHT: (name, blob), arg.DST: ("sums", sums)}),
-        call(second, {arg.SRC: ("ones of images", rows), arg.WEIGHT: ("sums", table), arg.DST: ("dbias", row)}),
-    ]

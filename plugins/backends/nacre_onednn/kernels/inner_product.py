@@ -71,7 +71,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
     Bottom and top are read as (rows, features) and (rows, outputs). A bottom of images is copied to be flat.
     """
 
-    PASSES: ClassVar = {"forward": ("flatten", "forward"), "backward": ("gate", "weights", "data", "unflatten")}
+    PASSES: ClassVar = {"forward": ("flatten", "forward"), "backward": ("gate", "weights", "bias", "data", "unflatten")}
 
     @classmethod
     def supports(cls, layer: InnerProductLayer, inputs: list[Any]) -> str | None:
@@ -127,7 +127,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         return [
             *stages,
             *(["gate"] if self.relu else []),
-            *(["weights"] if self.parameters[0].gradient is not None else []),
+            *(["weights"] if self.learns("weight") else ["bias"] if self.learns("bias") else []),
             *(["data"] if data else []),
             *(["unflatten"] if data and flatten else []),
         ]
@@ -147,6 +147,8 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         self.top = "gated" if self.relu else "dy"
         if stage == "gate":
             return gate(self.y, "gated")
+        if stage == "bias":
+            return self._summed()
         if stage in ("flatten", "unflatten"):
             blob, flat = self._bottom(layouts)
             return reorder("x", blob, self.source, flat) if stage == "flatten" else reorder("flat dx", flat, "dx", blob)
