@@ -174,8 +174,10 @@ if TYPE_CHECKING:
     from .snapshots.folder import load_snapshot as load_snapshot
     from .snapshots.folder import open_snapshot_store as open_snapshot_store
     from .snapshots.snapshot import Snapshot as Snapshot
+    from .threads import after_fork as after_fork
     from .threads import interruptible as interruptible
     from .threads import number_of_threads as number_of_threads
+    from .threads import process_lock as process_lock
     from .training.callback import Callback as Callback
     from .training.callback import CallbackState as CallbackState
     from .training.callback import Score as Score
@@ -240,7 +242,7 @@ _PLACES = {
     "snapshots.environment": "environment",
     "snapshots.folder": "SnapshotFolder load_snapshot open_snapshot_store",
     "snapshots.snapshot": "Snapshot",
-    "threads": "interruptible number_of_threads",
+    "threads": "after_fork interruptible number_of_threads process_lock",
     "training.callback": "Callback CallbackState Score",
     "training.framework": "Framework FrameworkState Role",
     "training.method": "Method MethodState",

@@ -1,4 +1,4 @@
-"""Threads: how many a backend may use, and waits for another one, which a signal may end."""
+"""Threads: how many a backend may use, locks between them, and waits for another one, which a signal may end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from weakref import WeakSet
 
 from .errors import NacreError
 
@@ -48,6 +50,41 @@ def _cgroup_limit() -> int | None:
         except OSError:
             return None
     return max(1, int(quota) // int(period)) if quota.isdecimal() and int(period) > 0 else None
+
+
+# Locks
+
+
+def after_fork(call: Callable[[], object]) -> None:
+    """Call a function in every process that is forked from this one, before anything else runs there."""
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        os.register_at_fork(after_in_child=call)
+
+
+_locks: WeakSet[Any] = WeakSet()
+
+
+def process_lock() -> threading.RLock:
+    """Return a lock between the threads of this process, which the one that has it may take again.
+
+    Of the threads of a process only the one that forks it goes on in the child, with the locks that it has; those that
+    other threads have are free there, where a lock of `threading` would be held for ever. So what such a lock guards
+    must be whole, or be made anew, wherever a thread may be cut off.
+    """
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
+
+
+def _free_locks() -> None:
+    for lock in list(_locks):
+        if lock.acquire(blocking=False):  # nobody's, or this thread's
+            lock.release()
+        else:
+            lock._at_fork_reinit()  # as Python's own modules do with theirs
+
+
+after_fork(_free_locks)
 
 
 # Waits

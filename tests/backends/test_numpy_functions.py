@@ -279,6 +279,47 @@ if child:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600, env=environment)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_blas_has_its_threads_again_in_a_child_that_was_forked_beside_a_limit():
+    code = """
+import os, threading, warnings
+from nacre_numpy.threads import Blas
+warnings.simplefilter("ignore")
+blas = Blas()
+blas.set_threads(2)
+usual = blas.threads()
+inside, over = threading.Event(), threading.Event()
+def limit():
+    with blas.limit(1), blas.limit(3), blas.limit(1):
+        inside.set()
+        over.wait()
+other = threading.Thread(target=limit, daemon=True)
+other.start()
+inside.wait()
+beside = os.fork()
+if not beside:
+    assert blas.threads() == usual
+    with blas.limit(1):
+        assert blas.threads() == 1
+    assert blas.threads() == usual
+    os._exit(0)
+assert os.waitpid(beside, 0)[1] == 0
+assert blas.threads() == 1
+over.set()
+other.join()
+assert blas.threads() == usual
+with blas.limit(1):
+    within = os.fork()
+    assert blas.threads() == 1
+assert blas.threads() == usual
+if within:
+    assert os.waitpid(within, 0)[1] == 0
+os._exit(0)
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600, env=environment)
+
+
 def test_number_of_threads_reads_the_environment(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setenv("OMP_NUM_THREADS", "3,2")

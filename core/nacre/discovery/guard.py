@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import CodeType
 from typing import Any, TypeGuard, TypeVar
 
 from ..text import plain
+from ..threads import process_lock
 
 Given = TypeVar("Given")
 
@@ -66,7 +66,7 @@ class _Aside:
     """How many blocks of `prints_aside` run, in all threads, and the stream that comes back after the last."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = process_lock()
         self.depth = 0
         self.stream: Any = None
 

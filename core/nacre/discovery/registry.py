@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..errors import NacreError, PluginError, RegistryError, brief, nearest
+from ..threads import process_lock
 from .discovery import LOCKED, find_plugins, is_on, load, new_manager, read_module, switch_off
 from .guard import ForeignError, described, guarded, is_class, place_of, place_of_thing, place_text, shown
 from .kernels import Accept, Choice, named
@@ -529,7 +530,7 @@ _opening: ContextVar[str] = ContextVar("_opening", default="")
 """The distribution of what is being imported because it is used."""
 
 
-_making = threading.Lock()
+_making = process_lock()
 
 
 def registry() -> Registry:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import NacreError, SnapshotError
+from ..threads import after_fork
 
 if sys.platform != "win32":
     import fcntl
@@ -362,5 +363,4 @@ def _forget_locks() -> None:
         lock.forget()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_locks)
+after_fork(_forget_locks)

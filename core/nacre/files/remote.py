@@ -15,11 +15,11 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from threading import RLock
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from ..errors import ConfigError, DataError, NacreError, name_in_messages
+from ..threads import process_lock
 from .durable import NewFile, os_errors
 
 if sys.platform != "win32":
@@ -310,7 +310,7 @@ def _byte(entry: Path) -> int:
 
 
 _locks = Locks()
-_one_thread = RLock()  # these locks are between processes
+_one_thread = process_lock()  # these locks are between processes
 
 
 def _make_room(size: int, url: str) -> None:

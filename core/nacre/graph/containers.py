@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import ConfigError, ContractError, brief
 from ..protocols.graph import Graph, Inside, Node
 from ..protocols.layer import Inner, Layer, bottoms_of, is_container, is_output, refuse_unwired, tops_of
+from ..threads import process_lock
 
 if TYPE_CHECKING:
     from ..protocols.algorithm import Algorithm
@@ -21,7 +21,7 @@ MOST = 100_000
 DEEPEST = 100
 """Containers around a layer, at most: one that contains its like would have no end."""
 
-_lock = threading.RLock()
+_lock = process_lock()
 
 
 def inner_layers(container: Layer) -> tuple[Inner, ...]:

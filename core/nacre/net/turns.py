@@ -6,10 +6,12 @@ from collections.abc import Callable
 from functools import wraps
 from threading import Lock, get_ident
 from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
+from weakref import WeakSet
 
 from ..arguments import refuse_call
 from ..discovery.blame import blaming
 from ..errors import NacreError
+from ..threads import after_fork
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,6 +37,13 @@ class Turns:
         self.inside, self.depth = 0, 0
         self.soon_over = True  # whether no thread is inside, or one that entered by `whole`
         self.alone, self.whole, self.training = _Way(self), _Way(self, waits=True), _Way(self, waits_for_whole=True)
+        _every.add(self)
+
+    def forget_others(self) -> None:
+        """Let in who comes, in a forked child: it does not have the other threads that were inside or waited."""
+        self._entrance = Lock()
+        if self.inside != get_ident():
+            self.room, self.inside, self.depth, self.soon_over = Lock(), 0, 0, True
 
     def pass_the_entrance(self, wait: bool) -> None:
         """Lock the room; who waits for it stands at the entrance, behind which one that has just left queues, too.
@@ -51,6 +60,17 @@ class Turns:
                 "use it from one thread only (any thread may call net.predict, which waits for its turn), or make a "
                 "net for each thread: Net(..., share=net)",
             )
+
+
+_every: WeakSet[Turns] = WeakSet()
+
+
+def _forget_others() -> None:
+    for turns in list(_every):
+        turns.forget_others()
+
+
+after_fork(_forget_others)
 
 
 class _Way:

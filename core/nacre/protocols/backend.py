@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from ..arguments import how_to_call
 from ..discovery.blame import answered, blaming, wrong
 from ..discovery.fitting import required
 from ..errors import ConfigError, NacreError, PluginError, brief
+from ..threads import process_lock
 from .array import Array
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ _opened: dict[str, Backend] = {}
 """By name, with the device if one was given."""
 
 
-_opening = threading.RLock()
+_opening = process_lock()
 """Reentrant, because a backend may open another one."""
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from nacre import Array, HostMemory, LayerState, Own
+from nacre import Array, HostMemory, LayerState, Own, process_lock
 
 from .functions import Functions
 from .threads import Blas, Pool, small_buffers
@@ -31,7 +30,7 @@ class NumpyBackend(HostMemory):
         self.pool = Pool()
         self.blas = Blas()
         self.xp = Functions(self.pool)
-        self.turn = threading.RLock()
+        self.turn = process_lock()
 
     def environment(self) -> dict[str, Any]:
         return {"threads": self.pool.count, "blas": self.blas.description}

@@ -13,11 +13,11 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from nacre import NacreError
+from nacre import NacreError, after_fork, process_lock
 from nacre import number_of_threads as number_of_threads
 
 BUFFER = 112
@@ -145,7 +145,7 @@ class Pool:
         self._turn = _thread.allocate_lock()
         self._inside: set[int | None] = set()
         self._finalize: weakref.finalize[..., Any] | None = None
-        self._reserving = threading.Lock()  # nets may be set up in several threads
+        self._reserving = process_lock()  # nets may be set up in several threads
         self._reserved: dict[str, int] = {}
         self._scratch: dict[tuple[str, int], Any] = {}
 
@@ -238,14 +238,29 @@ class Pool:
 class Limit:
     """What `Blas.limit` returns. A class, because passes of small nets take no longer than `contextmanager`."""
 
+    open: ClassVar[list["Limit"]] = []
+    """Those whose block a thread is in, the outermost first."""
+
     def __init__(self, blas: Any, count: int) -> None:
         self._blas, self._count = blas, count
 
     def __enter__(self) -> None:
-        self._before = self._blas.set_threads(self._count)
+        self._thread, self._before = _thread.get_ident(), self._blas.set_threads(self._count)
+        self.open.append(self)
 
     def __exit__(self, *_: object) -> None:
+        self.open.pop()
         self._blas.set_threads(self._before)
+
+    @classmethod
+    def lift(cls) -> None:
+        """End what another thread has begun: a forked child does not have that thread, which would end it."""
+        if cls.open and cls.open[0]._thread != _thread.get_ident():
+            cls.open[0]._blas.set_threads(cls.open[0]._before)
+            cls.open.clear()
+
+
+after_fork(Limit.lift)
 
 
 class Blas:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 
-LOCK = threading.Lock()
+from nacre import process_lock
+
+LOCK = process_lock()
 """Else of two threads the second would bring back, at its end, what the first has set, for good."""
 
 
