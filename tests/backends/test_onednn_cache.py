@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import mmap
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,23 @@ def make_net(batch_size: int = 2, n_filter: int = 16, **options: Any) -> Net:
     net = Net("net", layers, backend="onednn", **options)
     net.write("data", np.random.default_rng(0).normal(size=(batch_size, 3, 6, 6)))
     return net
+
+
+def test_without_memory_for_trials_a_net_gets_its_ways_by_rule_and_no_plan_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    with monkeypatch.context() as without:
+        without.setattr(mmap, "mmap", refuse)
+        net = make_net()
+        assert np.isfinite(net.forward())
+    assert "no memory to try" in capsys.readouterr().err
+    assert net.plan == make_net(deterministic=True).plan
+    assert not folder.exists()
+    make_net()
+    assert len(list(folder.iterdir())) == 1
 
 
 def test_long_trials_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

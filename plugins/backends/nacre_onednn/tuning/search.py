@@ -60,7 +60,8 @@ def decide(
     """Choose the layouts of a net's blobs, and its kernels' ways.
 
     A plan that has been decided already is followed, if this library can. Otherwise it becomes the one on disk for such
-    a net on such a machine, or else a new one by trials. A deterministic net gets one by rules.
+    a net on such a machine, or else a new one by trials. A deterministic net gets one by rules, and so does one
+    for whose trials there is no memory; that is not kept on disk.
     """
     _keep_in_order(kernels, blobs)
     _join_sums(kernels)
@@ -131,7 +132,11 @@ def _kept_or_fastest(
     kept = Kept(key_of(kernels, machine))
     found = kept.read()
     if not _follow(kernels, found):
-        found = _fastest(kernels, blobs)
+        try:
+            found = _fastest(kernels, blobs)
+        except MemoryError:
+            sys.stderr.write("onednn: no memory to try which layouts are fastest for this net: they are by rule\n")
+            return _by_rule(kernels)
         kept.write(found)
     return found
 
@@ -272,10 +277,18 @@ def _same(some: Sequence[Call], others: Sequence[Call]) -> bool:
 
 
 def time_all(trials: Sequence[Trial]) -> None:
-    """Time trials in rounds, so that a disturbance of the machine does not fall on one of them alone."""
+    """Time trials in rounds, so that a disturbance of the machine does not fall on one of them alone.
+
+    Raises:
+        MemoryError: there is no memory for them.
+    """
     sizes = sizes_of(call for trial in trials for call in trial.calls)
     offsets = [0, *itertools.accumulate(rounded_up(size, PAGE) for size in sizes.values())]
-    with contextlib.closing(mmap.mmap(-1, max(offsets[-1], 1))) as memory:  # given back to the system at once
+    try:
+        mapped = mmap.mmap(-1, max(offsets[-1], 1))
+    except OSError as error:
+        raise MemoryError(f"no {offsets[-1]:,} bytes for trials: {error}") from error
+    with contextlib.closing(mapped) as memory:  # given back to the system at once
         start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         # on some systems, such as gVisor, reading a page that nobody has written costs 20 microseconds every time
         ctypes.memset(start, 0, offsets[-1])
