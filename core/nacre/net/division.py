@@ -166,12 +166,15 @@ def whole_arrays(
 
     described = {name: None if (cut := cuts[name]) is None else astuple(cut) for name in arrays}
     found: dict[str, np.ndarray] = {}
-    for own, parts in zip(between.gather_arrays(arrays), between.gather(described), strict=True):
-        for name, array in own.items():
-            if parts[name] is None:
-                found.setdefault(name, array)
-                continue
-            whole, *rest = parts[name]
+    complete = set[str]()
+    for _, name, array, part in between.each_array(arrays, described, lambda _, name: name not in complete):
+        if part is None:
+            found[name] = array
+            complete.add(name)
+        else:
+            whole, *rest = part
             cut = Cut(tuple(whole), *rest)
-            cut.put(array, found.setdefault(name, np.zeros(cut.whole, array.dtype)))
+            if name not in found:
+                found[name] = np.zeros(cut.whole, array.dtype)
+            cut.put(array, found[name])
     return found

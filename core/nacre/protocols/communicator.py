@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate
-from math import prod
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, cast
@@ -267,27 +265,37 @@ class Communicator:
         self.allgather(padded, every)
         return [json.loads(row[:size].tobytes()) for row, size in zip(every, sizes.tolist(), strict=True)]
 
-    def gather_arrays(self, arrays: Mapping[str, Any]) -> list[dict[str, np.ndarray]]:
-        """Return the named arrays and numbers of all ranks, in the order of the ranks; their shapes may differ."""
+    def each_array(
+        self,
+        arrays: Mapping[str, Any],
+        about: Mapping[str, Any] | None = None,
+        wanted: Callable[[int, str], bool] = lambda rank, name: True,
+    ) -> Generator[tuple[int, str, np.ndarray, Any]]:
+        """Yield the named arrays and numbers of all ranks, in the order of the ranks; their shapes may differ.
+
+        Each comes as (rank, name, a copy of the array, what its rank says `about` it, which JSON can hold). There is
+        one at a time, so that nobody needs memory for more than it keeps. It is collective to the end: all ranks take
+        every array. Those for which `wanted(rank, name)` is false, on all ranks alike, are left out; it is asked when
+        their turn comes.
+        """
         import numpy as np
 
-        own = {name: np.ascontiguousarray(array).reshape(np.shape(array)) for name, array in arrays.items()}
-        every = self.gather([[name, array.shape, array.dtype.str] for name, array in own.items()])
-        sizes = [[np.dtype(kind).itemsize * prod(shape) for _, shape, kind in one] for one in every]
-        mine = np.zeros(max(map(sum, sizes)), np.uint8)
-        data = b"".join(array.tobytes() for array in own.values())
-        mine[: len(data)] = np.frombuffer(data, np.uint8)
-        rows = np.zeros((self.size, len(mine)), np.uint8)
-        self.allgather(mine, rows)
-        found: list[dict[str, np.ndarray]] = []
-        for row, described, lengths in zip(rows, every, sizes, strict=True):
-            starts = [0, *accumulate(lengths)]
-            found.append(
-                {
-                    name: row[start : start + length].copy().view(kind).reshape(shape)
-                    for (name, shape, kind), start, length in zip(described, starts, lengths, strict=False)
-                }
-            )
+        about = about or {}
+        own = {name: np.asarray(array) for name, array in arrays.items()}
+        described = [[name, array.shape, array.dtype.str, about.get(name)] for name, array in own.items()]
+        for rank, there in enumerate(self.gather(described)):
+            for name, shape, kind, more in there:
+                if wanted(rank, name):
+                    array = np.array(own[name], order="C") if rank == self.rank else np.empty(shape, kind)
+                    if array.size:
+                        self.bcast(array.reshape(-1).view(np.uint8), rank)
+                    yield rank, name, array, more
+
+    def gather_arrays(self, arrays: Mapping[str, Any]) -> list[dict[str, np.ndarray]]:
+        """Return the named arrays and numbers of all ranks, in the order of the ranks; their shapes may differ."""
+        found: list[dict[str, np.ndarray]] = [{} for _ in range(self.size)]
+        for rank, name, array, _ in self.each_array(arrays):
+            found[rank][name] = array
         return found
 
     def share(self, value: Any, root: int = 0) -> Any:

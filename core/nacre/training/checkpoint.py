@@ -50,15 +50,16 @@ def make_snapshot(members: Members, iteration: int, epochs: int) -> Snapshot:
     if members.updater is not None and communicator is not None:  # the others' method has not updated anything
         own, own_arrays = _memory({"solver": members.method})
         memory |= communicator.share(own, members.updater)
-        arrays |= communicator.gather_arrays(own_arrays)[members.updater]
+        updaters = communicator.each_array(own_arrays, wanted=lambda rank, _: rank == members.updater)
+        arrays |= {name: array for _, name, array, _ in updaters}
     if communicator is not None:
         idle = net.group is not None and net.group.communicator is None  # it trains no batches, and reads no data
         own, own_arrays = _memory({} if idle else net.owners())
-        every = zip(communicator.gather(own), communicator.gather_arrays(own_arrays), strict=True)
-        for rank, (values, some) in enumerate(every):
+        for rank, values in enumerate(communicator.gather(own)):
             if rank:  # the memory of the first is already there
                 memory |= {f"{rank_name(rank)}{name}": found for name, found in values.items()}
-                arrays |= {f"{MEMORY}{rank_name(rank)}{key[len(MEMORY) :]}": array for key, array in some.items()}
+        for rank, key, array, _ in communicator.each_array(own_arrays, wanted=lambda rank, _: rank > 0):
+            arrays[f"{MEMORY}{rank_name(rank)}{key[len(MEMORY) :]}"] = array
     fitted_arrays, fitted = split_fitted(net.fitted)
     arrays |= fitted_arrays
     state = {
