@@ -13,7 +13,17 @@ from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net, Solver, TopologyError
 from nacre.config import dumps, load
 from nacre.testing import Example
-from nacre_layers import Customised, FirstToLast, GRULayer, OneToAll, OneToOne, SquareLossLayer, UnrollLayer
+from nacre_layers import (
+    Customised,
+    EmbeddingLayer,
+    FirstToLast,
+    GRULayer,
+    OneToAll,
+    OneToOne,
+    SquareLossLayer,
+    SumLossLayer,
+    UnrollLayer,
+)
 from nacre_layers.containers.connections import Connection
 from nacre_onednn.backend import OnednnBackend
 from nacre_solvers import SGD, Snapshot
@@ -237,6 +247,33 @@ def test_a_blob_that_only_the_next_step_reads_ends_with_the_last_step() -> None:
     layers = [ip("x", name="state"), add("state", "before", name="y")]
     net = net_of(unroll(layer=layers, connections=[OneToOne(name="before", blob="state", shape=[H])]))
     assert net.trains
+
+
+@pytest.mark.parametrize(
+    ("connection", "reads"),
+    [
+        ({"type": "OneToOne", "name": "prev", "blob": "e", "shape": [3]}, [0, 1, 2, 3]),
+        ({"type": "OneToOne", "name": "prev", "blob": "e", "shape": [3], "shift": -1}, [2, 3, 4, 0]),
+        ({"type": "Customised", "name": "prev", "blob": "e", "sources": [2, 2, 4, 2]}, [2, 2, 4, 2]),
+    ],
+)
+def test_steps_of_a_bottom_that_nothing_reads_have_no_gradient(connection: dict[str, Any], reads: list[int]) -> None:
+    """As in teacher forcing: a decoder reads the word before, and nothing reads the last one."""
+    layers = [
+        InputLayer(name="in", tops=["words"], shape=(4,), batch_size=2, dtype="int64"),
+        EmbeddingLayer(name="emb", bottoms=["words"], tops=["e"], input_dim=8, output_dim=3),
+        unroll(
+            bottoms="e", steps=4, connections=[connection], layer=[ip("prev", name="ip", tops=["y"], neuron="Identity")]
+        ),
+        SumLossLayer(name="loss", bottoms=["y"]),
+    ]
+    net = Net("net", layers, backend="numpy", dtype="float64", insert_splits=True)
+    net.write("words", np.arange(8).reshape(2, 4))
+    net.forward()
+    net.backward()
+    each = net.parameters["u/ip/weight"].value.sum(axis=0)
+    expected = np.array([each * reads.count(word % 4 + 1) for word in range(8)])
+    np.testing.assert_allclose(net.parameters["emb/weight"].gradient, expected, rtol=1e-12)
 
 
 # Errors

@@ -127,10 +127,10 @@ class Unrolled:
         """Return the layers: those that take the bottoms apart, the steps, and those that put the tops together."""
         unroll = self.unroll
         used = {*self.read, *(one.blob for one in unroll.connections)}
+        apart = [name for name in unroll.bottoms if name in used and name not in self.whole]
         inner = [
             self._new(UnstackLayer, f"{name}.steps", [name], [f"{step}/{name}" for step in self.steps])
-            for name in unroll.bottoms
-            if name in used and name not in self.whole
+            for name in apart
         ]
         for step in self.steps:
             below = tuple(self._read(name, step) for name in self.read)
@@ -140,10 +140,10 @@ class Unrolled:
             if top not in unroll.last:
                 inner.append(self._new(StackLayer, f"{top}.sequence", [f"{step}/{top}" for step in self.steps], [top]))
                 self.used.update(f"{step}/{top}" for step in self.steps)
-        unread = {self._blob(name, step) for name in self.written for step in self.steps}
+        unread = {self._blob(name, step) for name in (*apart, *self.written) for step in self.steps}
         unread -= {*self.used, *unroll.tops}
         inner += self.made.values()
-        if unread:  # such as the last step's blob that only the next one would read
+        if unread:  # such as the last step's blob that only the next one would read, of the layers or of a bottom
             inner.append(self._new(SilenceLayer, "unread", sorted(unread)))
         return inner
 
@@ -155,7 +155,8 @@ class Unrolled:
     def _read(self, name: str, step: int, before: tuple[str, ...] = ()) -> str:
         """Return the blob that a bottom or a connection means at a step."""
         if name not in self.connections:
-            return self._blob(name, step)
+            self.used.add(blob := self._blob(name, step))
+            return blob
         one = self.connections[name]
         found = self._sources(one, step)
         if isinstance(found, tuple):
