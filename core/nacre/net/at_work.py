@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..calls.call import connected
-from ..errors import ConfigError, DataError, TopologyError, brief
+from ..errors import ConfigError, DataError, TopologyError
 from ..fields.types import Names
 from ..protocols.array import Dtype
 from ..protocols.backend import Backend, open_backend
 from ..protocols.layer import Layer, Phase, bottoms_of, tops_of
 from ..protocols.state import LayerState
 from ..protocols.view import View
+from .blobs import array_of_numbers
 from .input import InputLayer
 from .net import Net
 from .parameters import Parameters
@@ -80,7 +81,7 @@ class AtWork:
         """
         if inputs:
             arrays = self._checked(inputs)
-            if [(one.shape, one.dtype.kind) for one in arrays] != [(one.shape, one.dtype.kind) for one in self._inputs]:
+            if _look(arrays) != _look(self._inputs):
                 self.shutdown()
             self._inputs = arrays
         self.net = self._net(self._half)
@@ -106,7 +107,7 @@ class AtWork:
         self.net.steps("backward")  # raises the error that says why there are none
         if only != self._half:
             self._half = only
-            self.net = self._net(only)
+            self._go_on_in(self._net(only))
             buffers = {name: one.value for name, one in self.net.parameters.items() if not one.parameter.trainable}
             self._run(self.net)  # buffers have seen these inputs already
             for name, value in buffers.items():
@@ -121,6 +122,14 @@ class AtWork:
         found = tuple(self.net.gradient(name) if name in wanted else None for name in bottoms_of(self.layer))
         return found[0] if len(found) == 1 else found
 
+    def advance(self) -> None:
+        """Let the layer take over what `forward` has left for the next batch, as `Net.advance`; after `backward`."""
+        self.net.advance()
+
+    def rewind(self) -> None:
+        """Let the layer forget earlier batches, so that the next one is the first, as `Net.rewind`."""
+        self.net.rewind()
+
     def shutdown(self) -> None:
         """Release what the layer holds; the next `forward` sets it up anew, with the same parameters."""
         for net in self._nets.values():
@@ -129,16 +138,16 @@ class AtWork:
         self._ran = False
 
     def _checked(self, inputs: tuple[Any, ...]) -> list[np.ndarray]:
-        import numpy as np
-
         bottoms = bottoms_of(self.layer)
         if len(inputs) != len(bottoms):
             wanted = f"layer '{self.layer.name}' has {len(bottoms)} bottoms ({', '.join(bottoms)})"
             raise DataError(f"{wanted}, but {len(inputs)} arrays are given")
-        arrays = [np.asarray(one) for one in inputs]
-        for name, one in zip(bottoms, arrays, strict=True):
-            if not one.ndim or not len(one):
-                raise DataError(f"bottom '{name}' of layer '{self.layer.name}': the array has no rows")
+        arrays: list[np.ndarray] = []
+        for name, one in zip(bottoms, inputs, strict=True):
+            what = f"bottom '{name}' of layer '{self.layer.name}'"
+            arrays.append(array := array_of_numbers(what, one))
+            if not array.ndim or not len(array):
+                raise DataError(f"{what}: the array has no rows")
         return arrays
 
     def _wanted(self) -> list[str]:
@@ -173,6 +182,16 @@ class AtWork:
             self._nets[half] = made
         return self._nets[half]
 
+    def _go_on_in(self, net: Net) -> None:
+        """Go on in another net, with the step of this one and what its states carry."""
+        net.step = self.net.step
+        net.rewind()
+        before = self.net.owners()
+        for name, state in net.owners().items():
+            if name in before and (memory := dict(before[name].memory())):
+                state.remember(memory)
+        self.net = net
+
     def _run(self, net: Net) -> float:
         for name, one in zip(bottoms_of(self.layer), self._inputs, strict=True):
             net.write(name, one)
@@ -194,15 +213,15 @@ class AtWork:
             raise TopologyError(f"layer '{self.layer.name}' has no gradients to compute")
         arrays: list[np.ndarray] = []
         for name, one, value in zip(tops, gradients, op.inputs, strict=True):
-            try:
-                array = np.asarray(one, value.dtype)
-            except (OverflowError, TypeError, ValueError) as error:
-                message = f"the gradient of top '{name}' is {brief(one)}, but it must be an array of numbers"
-                raise DataError(message) from error
+            what = f"the gradient of top '{name}'"
+            array = array_of_numbers(what, one)
             if array.shape != value.shape:
-                raise DataError(
-                    f"the gradient of top '{name}' has the shape {array.shape}, but the top has {value.shape}"
-                )
-            arrays.append(np.ascontiguousarray(array).reshape(value.shape))
+                raise DataError(f"{what} has the shape {array.shape}, but the top has {value.shape}")
+            arrays.append(np.ascontiguousarray(array, value.dtype).reshape(value.shape))
         state: Any = op.state
         state.given = arrays
+
+
+def _look(arrays: list[np.ndarray]) -> list[tuple[tuple[int, ...], str]]:
+    """Return what a net is made for: shapes and types, of which all floating ones are the net's."""
+    return [(one.shape, "" if one.dtype.kind == "f" else str(one.dtype)) for one in arrays]

@@ -61,16 +61,10 @@ class Blobs:
         op, value = self._first(name)
         if not op.is_source:
             raise BlobError(f"blob '{name}' is computed by layer '{op.name}'; only blobs of sources can be written")
-        try:
-            given = np.asarray(array)
-        except ValueError as error:
-            message = f"blob '{name}': this {type(array).__name__} cannot be made an array of numbers: {error}"
-            raise DataError(message, "give an array, or lists of one length") from error
+        given = array_of_numbers(f"blob '{name}'", array)
         rows = given.shape[0] if given.ndim else 0
         if given.shape[1:] != value.shape[1:] or not 0 < rows <= value.shape[0]:
             raise DataError(f"blob '{name}' has the shape {value.shape}, but the new array has {given.shape}")
-        if given.dtype.kind not in "fiub":
-            raise DataError(f"blob '{name}' needs numbers, but the new array has the type {given.dtype}")
         full = np.empty(value.shape, value.dtype)
         if (index := misfit(given, full.dtype)) is not None:
             message = f"blob '{name}' needs whole numbers ({value.dtype}), but the new array has"
@@ -116,6 +110,24 @@ class Blobs:
         if name not in final:
             raise BlobError(f"net '{self.net}' has no blob '{name}'{nearest(name, final)}")
         return final[name]
+
+
+def array_of_numbers(what: str, given: Any) -> np.ndarray:
+    """Return what is given for a blob as an array.
+
+    Raises:
+        DataError: it is ragged, or holds texts, complex numbers or other things; `what` is in the message.
+    """
+    import numpy as np
+
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        message = f"{what}: this {type(given).__name__} cannot be made an array of numbers: {error}"
+        raise DataError(message, "give an array, or lists of one length") from error
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{what} needs numbers, but the new array has the type {array.dtype}")
+    return array
 
 
 def read_array(backend: Backend, array: Array) -> np.ndarray:

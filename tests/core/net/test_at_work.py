@@ -16,9 +16,13 @@ from nacre_layers import (
     BatchNormLayer,
     ConcatLayer,
     DropoutLayer,
+    EmbeddingLayer,
+    GRULayer,
     InnerProductLayer,
+    LSTMLayer,
     PoolingLayer,
     ResidualLayer,
+    RNNLayer,
     SequentialLayer,
     SoftmaxLossLayer,
 )
@@ -185,8 +189,14 @@ def test_tops_without_gradient_need_none() -> None:
         (ip(), [X, X], [], DataError, r"layer 'ip' has 1 bottoms \(x\), but 2 arrays are given"),
         (ip(), [np.empty((0, 3))], [], DataError, "bottom 'x' of layer 'ip': the array has no rows"),
         (ip(), [X], [DY, DY], DataError, "layer 'ip' has 1 tops with gradients, but 2 are given"),
-        (ip(), [X], [[[10**400] * 2] * 4], DataError, "the gradient of top 'y' is .*, but it must be an array of num"),
-        (ip(), [X], [[[1], [2, 3]]], DataError, "the gradient of top 'y' is .*, but it must be an array of numbers"),
+        (ip(), [X], [[[10**400] * 2] * 4], DataError, "the gradient of top 'y' needs numbers, but .* the type object"),
+        (
+            ip(),
+            [X],
+            [[[1], [2, 3]]],
+            DataError,
+            "the gradient of top 'y': this list cannot be made an array of numbers",
+        ),
         (ip(), [X], [X], DataError, r"the gradient of top 'y' has the shape \(4, 3\), but the top has \(4, 2\)"),
         (
             ArgmaxLayer(name="a", bottoms="x", tops="y"),
@@ -206,6 +216,59 @@ def test_mistakes(layer: Layer, inputs: Any, gradients: Any, error: type[Excepti
 
     with pytest.raises(error, match=message):
         work()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([[1.0, 2.0, 3.0], [1.0]], "{}: this list cannot be made an array of numbers: .*inhomogeneous"),
+        ([["a", "b", "c"]] * 4, "{} needs numbers, but the new array has the type <U1"),
+        (1j * X, "{} needs numbers, but the new array has the type complex128"),
+        ([[None] * 3] * 4, "{} needs numbers, but the new array has the type object"),
+    ],
+)
+def test_inputs_and_gradients_that_are_no_numbers(given: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message.format("bottom 'x' of layer 'ip'")):
+        ip().at_work("numpy", given)
+    work = ip().at_work("numpy", X)
+    with pytest.raises(DataError, match=message.format("bottom 'x' of layer 'ip'")):
+        work.forward(given)
+    work.forward(X)
+    with pytest.raises(DataError, match=message.format("the gradient of top 'y'")):
+        work.backward(given)
+
+
+def test_another_type_of_whole_numbers_sets_up_anew() -> None:
+    words = EmbeddingLayer(name="e", bottoms="x", tops="y", input_dim=2000, output_dim=2)
+    work = words.at_work("numpy", np.ones((2, 3), np.int8))
+    weight = work.parameters["e/weight"].value
+    for kind in (np.int64, np.uint16):
+        y = work.forward(np.full((2, 3), 1000, kind))
+        np.testing.assert_array_equal(y, np.broadcast_to(weight[1000], (2, 3, 2)))
+
+
+@pytest.mark.parametrize("kind", [RNNLayer, GRULayer, LSTMLayer])
+def test_what_a_layer_carries_goes_with_it_into_the_net_of_a_half(kind: Any) -> None:
+    layer = kind(name="r", bottoms="x", tops="y", output_dim=3, carry=True)
+    x = np.random.default_rng(0).normal(size=(2, 4, 3))
+    work = layer.at_work("numpy", x, dtype="float64")
+    first = work.forward()
+    work.advance()
+    second, dy = work.forward(), np.ones((2, 4, 3))
+    assert not np.array_equal(first, second)
+    dx = work.backward(dy)
+    gradients = {name: one.gradient for name, one in work.parameters.items()}
+    np.testing.assert_array_equal(work.backward(dy, only="inputs"), dx)
+    np.testing.assert_array_equal(work.forward(), second)
+    work.backward(dy, only="parameters")
+    for name, one in work.parameters.items():
+        np.testing.assert_array_equal(one.gradient, gradients[name])
+    work.rewind()
+    np.testing.assert_array_equal(work.forward(), first)
+    work.backward(dy)  # back in a net that has carried something before
+    np.testing.assert_array_equal(work.forward(), first)
+    work.advance()
+    np.testing.assert_array_equal(work.forward(), second)
 
 
 def test_backward_needs_forward_and_a_half_that_there_is() -> None:
