@@ -497,6 +497,8 @@ def test_files_that_are_not_there(tmp_path):
         (chars, {"tops": ["a", "b", "c", "d"]}, "at most three"),
         (chars, {"vocabulary": ["a", "b", "a"]}, "vocabulary has 'a' twice"),
         (chars, {"steps": 0}, "steps=0, but it must be above 0"),
+        (chars, {"ignore_label": 2**63}, "ignore_label=9223372036854775808, but it must be a whole number of 64 bits"),
+        (words, {"ignore_label": -(2**70)}, "ignore_label=-1180591620717411303424, but it must be a whole number"),
         (words, {"most": 5}, 'most=5 .* unknown must be "own"'),
         (words, {"most": 0, "unknown": "own"}, "most=0, but it must be above 0"),
     ],

@@ -772,7 +772,7 @@ class Shelf:
             part: part of the text that is fed, from 0 to 1: [0.0, 0.9] for training, [0.9, 1.0]; by default (0.0, 1.0)
             vocabulary: names of the numbers, in their order; by default those of the training's text
             unknown: what training did not have: "error", or "own" for a number of its own (one of 'error', 'own'); by default 'error'
-            ignore_label: the target where the text has ended, in other phases than training; by default -1
+            ignore_label: the target where the text has ended, in other phases than training (a whole number of 64 bits, as targets are); by default -1
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
             partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says
@@ -4377,7 +4377,7 @@ class Shelf:
             part: part of the text that is fed, from 0 to 1: [0.0, 0.9] for training, [0.9, 1.0]; by default (0.0, 1.0)
             vocabulary: names of the numbers, in their order; by default those of the training's text
             unknown: what training did not have: "error", or "own" for a number of its own (one of 'error', 'own'); by default 'error'
-            ignore_label: the target where the text has ended, in other phases than training; by default -1
+            ignore_label: the target where the text has ended, in other phases than training (a whole number of 64 bits, as targets are); by default -1
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
             partition_dim: how it is divided among ranks: -1 not, 0 by records, 1 by features; by default as the net says

@@ -21,6 +21,7 @@ from nacre import (
     at_least,
     count_in,
     default,
+    every,
     local_file,
     positive,
 )
@@ -33,6 +34,7 @@ UNITS = "units"
 """The key of what a text consists of: "character" or "word"."""
 UNKNOWN = "unknown"
 """The key of the name that stands for all that training did not have, if there is one."""
+of_64_bits = every(lambda number: -(2**63) <= number < 2**63, "a whole number of 64 bits, as targets are")
 
 
 class Part(Converted[Sequence[float], tuple[float, float]]):
@@ -66,7 +68,7 @@ class TextSource(Layer, is_source=True):
     unknown: Annotated[
         Literal["error", "own"], 'what training did not have: "error", or "own" for a number of its own'
     ] = "error"
-    ignore_label: Annotated[int, "the target where the text has ended, in other phases than training"] = -1
+    ignore_label: Annotated[int, of_64_bits, "the target where the text has ended, in other phases than training"] = -1
 
     def units(self) -> Characters | Words:
         """Return what turns a text into codes."""

@@ -64,6 +64,18 @@ def test_bottoms_that_do_not_fit(axis, message):
         Net("n", layers, backend="numpy")
 
 
+def test_a_bottom_without_the_axis_is_refused():
+    layers = [
+        InputLayer(tops=["a"], shape=(2,)),
+        InputLayer(tops=["b"], shape=()),
+        ConcatLayer(bottoms=["a", "b"], tops=["y"]),
+    ]
+    with pytest.raises(
+        ConfigError, match=r"y: bottom 'b' of shape \(1,\) does not fit 'a' of shape \(1, 2\) along axis 1"
+    ):
+        Net("n", layers, backend="numpy")
+
+
 @pytest.mark.parametrize(("dtypes", "expected"), [(["int64", "int64"], "int64"), (["int64", ""], "float32")])
 def test_whole_numbers_stay_whole_among_themselves(dtypes, expected):
     sources = [InputLayer(tops=[f"x{n}"], shape=1, dtype=dtype) for n, dtype in enumerate(dtypes)]

@@ -41,7 +41,8 @@ class ConcatState(Joins, LayerState, of=ConcatLayer, reads=""):
         first = inputs[0].shape
         axis = axis_of(layer, first, 0)
         for name, one in zip(layer.bottoms, inputs, strict=True):
-            if one.shape[:axis] + one.shape[axis + 1 :] != first[:axis] + first[axis + 1 :]:
+            alike = len(one.shape) == len(first)
+            if not alike or one.shape[:axis] + one.shape[axis + 1 :] != first[:axis] + first[axis + 1 :]:
                 raise ConfigError(
                     f"{layer.name}: bottom '{name}' of shape {one.shape} does not fit "
                     f"'{layer.bottoms[0]}' of shape {first} along axis {axis}"
