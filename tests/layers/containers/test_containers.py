@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net, fresh
+from nacre.fields.tables import table_of
 from nacre.graph import containers
 from nacre.graph.containers import names_in
 from nacre.testing import Example
@@ -269,3 +270,34 @@ def test_a_convolution_in_python() -> None:
     add = ElementWiseLayer(name="a", bottoms=["c", "x"], tops="y")
     net = net_of(sequential(conv, add), 2, 4, 4)
     assert net.memory.final["y"].shape == (2, 2, 4, 4)
+
+
+DROP = {"type": "Dropout", "ratio": 0.5}
+
+
+@pytest.mark.parametrize("kind", [SequentialLayer, ResidualLayer])
+@pytest.mark.parametrize("layers", [[DROP, IP], [IP, DROP], [IP, DROP, IP], [DROP], [DROP, DROP]], ids=repr)
+def test_a_layer_in_place_may_exclude_a_phase_wherever_it_stands(kind: Any, layers: Any) -> None:
+    def made(**fields: Any) -> Any:
+        tables = [{**one, **fields} if one is DROP else one for one in layers]
+        return kind(name="a", bottoms="x", tops="y", layer=tables)
+
+    x, dy = np.random.default_rng(0).normal(size=(2, 50, 3)).astype(np.float32)
+    for phase in ("validation", "test", "predict"):
+        without = made(exclude=["validation", "test", "predict"]).at_work("numpy", x, phase=phase)
+        np.testing.assert_array_equal(without.forward(), made().at_work("numpy", x, phase=phase).forward())
+    drops = made(exclude=["predict"]).at_work("numpy", x)
+    same = made().at_work("numpy", x)
+    np.testing.assert_array_equal(drops.forward(), same.forward())
+    np.testing.assert_array_equal(drops.backward(dy), same.backward(dy))
+    absent = made(exclude=["train"]).at_work("numpy", x)
+    unchanged = made(ratio=0.0).at_work("numpy", x)
+    np.testing.assert_array_equal(absent.forward(), unchanged.forward())
+    np.testing.assert_array_equal(absent.backward(dy), unchanged.backward(dy))
+
+
+def test_what_stands_for_a_layer_in_place_is_no_layer_of_the_container() -> None:
+    drop = {**DROP, "exclude": ["predict"]}
+    layer = SequentialLayer(name="a", bottoms="x", tops="y", layer=[{**IP, "name": "ip"}, drop])
+    assert [one.name for one in layer.layer] == ["ip", "Dropout1"]
+    assert [one["type"] for one in table_of(layer)["layer"]] == ["InnerProduct", "Dropout"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, get_args
 
-from nacre import ConfigError, Inner, Layer, NacreError, every, layer_maker, tops_of
+from nacre import ConfigError, Inner, Layer, NacreError, Phase, every, layer_maker, tops_of
+
+from ..shapes.split import SplitLayer
 
 MOST = 10_000
 repetitions = every(lambda number: 0 < number <= MOST, f"from 1 to {MOST:,}")
@@ -18,7 +20,8 @@ class Chain:
 
     `entries` are layers, used as they are, or tables, in which name, bottoms and tops may be missing: the name is then
     the type and a number, and tops have the name of their layer. A layer without bottoms and tops is like a table.
-    `inner` are the layers as they are connected.
+    `layers` are the layers, complete; `inner` are they as they are connected, and what stands for one in place in the
+    phases that it excludes, if it writes into blobs of its own: those at both ends.
 
     Raises:
         ConfigError: a table does not describe a layer; it has all mistakes, with the full names of the layers.
@@ -29,6 +32,7 @@ class Chain:
     ) -> None:
         self.bottoms, self.tops = tuple(bottoms), tuple(tops)
         self.inner: list[Inner] = []
+        self._layers: list[Layer] = []
         self._current = self.bottoms
         self._filled_in: dict[int, set[str]] = {}
         self._kinds = Counter[str]()
@@ -58,7 +62,7 @@ class Chain:
     @property
     def layers(self) -> tuple[Layer, ...]:
         """The layers, complete."""
-        return tuple(one.layer for one in self.inner)
+        return tuple(self._layers)
 
     def implied(self, layer: Layer) -> set[str]:
         """Return the fields that a table of one of the layers need not have."""
@@ -90,8 +94,19 @@ class Chain:
                 tops = self.tops
             elif self._current == self.bottoms:  # these are not the container's to change
                 tops = unused(layer.name, {*self.bottoms, *self.tops}, len(self.bottoms))
+        self._layers.append(layer)
         self.inner.append(Inner(layer, tops=tops))
+        if tops and layer.exclude:
+            self.inner += _through(layer, tops)
         self._current = tops or tops_of(layer) or self._current
+
+
+def _through(layer: Layer, tops: Sequence[str]) -> Iterator[Inner]:
+    """Yield what hands the bottoms of a layer on, as its tops, in the phases that it excludes."""
+    others = [phase for phase in get_args(Phase) if phase not in layer.exclude]
+    for number, (bottom, top) in enumerate(zip(layer.bottoms, tops, strict=True), start=1):
+        name = f"{layer.name}.through" + f".{number}" * (len(tops) > 1)
+        yield Inner(SplitLayer(name=name, bottoms=[bottom], tops=[top], exclude=others))
 
 
 def _called(table: Mapping[str, Any]) -> str:
