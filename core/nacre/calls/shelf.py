@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from ..discovery.known import meant
 from ..discovery.registry import registry
-from ..errors import ConfigError, RegistryError, nearest
+from ..errors import ConfigError, RegistryError
 from ..protocols.making import layer_maker
 
 
@@ -29,7 +30,7 @@ class Shelf:
                 raise NoLayerError(str(error.args[0]), error.remedy) from None
             _, *rest = error.remedy.split("\n")  # which plugins failed
             remedy = "dir(L) has all names; docs/from-pytorch.md and docs/how-to/from-keras.md those of other libraries"
-            unknown = f"no layer '{name}'{nearest(name, dir(self))}"
+            unknown = f"no layer '{name}'{meant('layer', name, dir(self))}"
             raise NoLayerError(unknown, "\n".join([remedy, *rest])) from None
 
     def __call__(self, *_: object, **__: object) -> NoReturn:

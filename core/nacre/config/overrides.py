@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from ..errors import ConfigError, brief, nearest
+from ..errors import ConfigError, NacreError, brief, nearest
 from ..fields.types import Said
 from ..files.toml import parse_toml
+from ..protocols.layer import name_from
+from ..protocols.making import layer_maker
 
 Table = dict[str, Any]
 
@@ -65,7 +67,7 @@ def _named(table: Table, parts: list[str], override: str) -> tuple[Table, list[s
             )
     if len(parts) < 3:
         raise ConfigError(f"--set {override}: it must be like {kind}.NAME.FIELD=VALUE")
-    known = f"{nearest(parts[1], names)}; there are: {', '.join(names) or 'none'}"
+    known = f"{nearest(parts[1], names)}; there are: {', '.join(name for name in names if name) or 'none'}"
     what = "a layer's name" if kind == "layer" else "a callback's type"
     raise ConfigError(
         f"--set {override}: there is no {kind} '{parts[1]}'{known}", f"write {kind}.NAME.FIELD, with {what}"
@@ -110,7 +112,22 @@ def _said(value: Any) -> Any:
 
 
 def layer_name(table: Mapping[str, Any]) -> str:
-    """Return the name of the layer that a table describes, or "" if it is not known."""
-    tops: Any = table.get("tops")
-    names: list[Any] = [table.get("name"), *(cast("list[Any]", tops) if isinstance(tops, list) else [tops])]
-    return next((name for name in names[:2] if name and isinstance(name, str)), "")
+    """Return the name of the layer that a table describes, as the layer itself would choose it, or "" if unknown."""
+    if name := table.get("name"):
+        return name if isinstance(name, str) else ""
+    if "tops" in table:
+        return next(iter(_names(table["tops"])), "")
+    try:
+        cls = layer_maker(table)[0]
+    except NacreError:  # making the layer says why
+        return ""
+    fields = {known.name: known for known in cls.fields()}
+    usual = fields.get("tops")
+    if usual is not None and usual.required:
+        return ""
+    return name_from(cls, _names(usual.default) if usual else (), _names(table.get("bottoms")))
+
+
+def _names(given: Any) -> list[str]:
+    some: Sequence[Any] = cast("Sequence[Any]", given) if isinstance(given, list | tuple) else [given]
+    return [one for one in some if isinstance(one, str)]

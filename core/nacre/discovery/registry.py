@@ -130,7 +130,7 @@ class Registry:
         own = [offer for offer in found if offer.distribution == FIRST_PARTY]
         chosen = pinned or own or found
         if not chosen:
-            raise self._unknown(kind, name)
+            raise self._unknown(kind, name, others)
         if len({offer.distribution for offer in chosen}) > 1:
             whose = " and ".join(str(offer.provenance) for offer in chosen)
             forms = " or ".join(f"'{offer.qualified}'" for offer in chosen)
@@ -465,8 +465,8 @@ class Registry:
             if not others:
                 del self._offers[offer.kind][offer.name]
 
-    def _unknown(self, kind: str, name: str) -> RegistryError:
-        from .known import known_remedy
+    def _unknown(self, kind: str, name: str, others: Sequence[str]) -> RegistryError:
+        from .known import known_remedy, meant
 
         names, known = self.names(kind), known_remedy(kind, name)
         if not names:
@@ -476,7 +476,8 @@ class Registry:
         some = ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:12])} and {len(names) - 12} more"
         lists = f"; {self.lists(kind)}" if kind in ("layer", "backend") or len(names) > 12 else ""
         remedy = self.absent(known or f"use one of these, or install a plugin that offers it{lists}")
-        return RegistryError(f"no {kind} '{name}'{nearest(name, names)}; installed: {some}", remedy)
+        near = meant(kind, name, [*names, *(one for other in others for one in self.names(other))])
+        return RegistryError(f"no {kind} '{name}'{near}; installed: {some}", remedy)
 
     def lists(self, kind: str) -> str:
         """Return which command lists the names of a kind, for a remedy."""

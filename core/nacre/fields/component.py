@@ -146,4 +146,16 @@ def _opened(kind: str, name: str) -> Any:
     try:
         return registry().open(kind, name)
     except RegistryError as error:
+        if _is_number(name) and registry().offers("number_of", kind):
+            raise ConfigError(
+                f"no {kind} '{name}': it is a text, not a number", f"write {name} without quotes"
+            ) from error
         raise ConfigError(str(error.args[0]), error.remedy) from error
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -520,10 +520,8 @@ class Layer(Configured):
 
     def _complete(self) -> None:
         if not self.name:
-            first = next(iter(getattr(self, "tops", ())), None) or "-".join(
-                [layer_type(type(self)), *getattr(self, "bottoms", ())[:1]]
-            )
-            object.__setattr__(self, "name", first)
+            name = name_from(type(self), getattr(self, "tops", ()), getattr(self, "bottoms", ()))
+            object.__setattr__(self, "name", name)
             object.__setattr__(self, "_unnamed", True)
 
     @classmethod
@@ -638,6 +636,11 @@ def tops_of(layer: Layer) -> tuple[str, ...]:
     if layer.is_inplace:
         return tuple(layer.bottoms)
     return () if layer.is_sink else tuple(layer.tops)
+
+
+def name_from(cls: type[Layer], tops: Sequence[str], bottoms: Sequence[str]) -> str:
+    """Return the name of a layer of a class that was given none: its first top, else its type and its first bottom."""
+    return tops[0] if tops else "-".join([layer_type(cls), *bottoms[:1]])
 
 
 def bottoms_of(layer: Layer) -> tuple[str, ...]:

@@ -408,6 +408,18 @@ def test_overrides(override: str, read: Any, value: Any) -> None:
     assert read(load(write(text), [override])) == value
 
 
+def test_an_override_finds_a_layer_by_the_name_that_it_chooses_itself() -> None:
+    text = '[[layer]]\ntype = "Input"\nshape = 6\nbatch_size = 4\n[[layer]]\ntype = "Dropout"\nbottoms = "data"\n'
+    file = load(write(text), ["layer.data.batch_size=2", "layer.Dropout-data.ratio=0.25"])
+    assert [layer.name for layer in file.layers] == ["data", "Dropout-data"]
+    assert file.layers[0].batch_size == 2
+    assert file.layers[1].ratio == 0.25
+
+
+def test_layers_whose_names_are_unknown_are_not_listed() -> None:
+    assert "; there are: in\n" in refused('[[layer]]\ntype = "Nothing"\n[[layer]]\nname = "in"\n', "layer.x.y=3")
+
+
 @pytest.mark.parametrize(
     ("override", "complaint"),
     [

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
+import nacre
 from command_line import run
 from nacre.config import load
 from nacre.discovery.discovery import new_manager, read_module
-from nacre.discovery.known import KNOWN, known_remedy
+from nacre.discovery.known import KNOWN, OF_OTHERS, known_remedy, meant
 from nacre.discovery.offers import Plugin, Provenance
 from nacre.discovery.registry import Registry
 from nacre.discovery.typos import kernel_without_thing, without_effect
+from nacre.errors import RegistryError
+from nacre.protocols.making import make_layer
 from registries import NewRegistry, install_plugin
 
 FAST = [
@@ -140,6 +143,27 @@ def test_known_packages_are_examples() -> None:
 )
 def test_an_unknown_name_says_what_to_install(kind: str, name: str, package: str) -> None:
     assert known_remedy(kind, name) == (f"{package} offers it: pip install {package}" if package else "")
+
+
+@pytest.mark.parametrize("ours", OF_OTHERS)
+def test_names_of_other_libraries_mean_what_nacre_offers(ours: str) -> None:
+    here = nacre.registry()
+    kind, _, wanted = ours.partition("/")
+    kinds = [one.name for one in here.offers("layer_of")] if kind == "layer" else []
+    known = [name for one in (kind, *kinds) for name in here.names(one)]
+    for name in OF_OTHERS[ours].split():
+        assert name not in known
+        assert meant(kind, name.upper(), known) == f" (did you mean '{wanted}'?)"
+        with pytest.raises(RegistryError, match=rf"no {kind} '{name}' \(did you mean '{wanted}'\?\)"):
+            here.find(kind, name, others=kinds)
+        if kind == "layer":
+            with pytest.raises(RegistryError, match=rf"no layer '{name}' \(did you mean '{wanted}'\?\)"):
+                getattr(nacre.L, name)
+
+
+def test_a_neuron_is_found_where_a_layer_stands() -> None:
+    with pytest.raises(RegistryError, match=r"no layer 'Relu' \(did you mean 'ReLU'\?\)"):
+        make_layer({"type": "Relu", "bottoms": "x", "tops": "y"})
 
 
 def test_errors_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_registry: NewRegistry) -> None:
