@@ -276,7 +276,10 @@ MESSAGES: list[Message] = [
     ),
     (
         lambda: trained(ip("a", "b"), ip("b", "a")),
-        "the layers 'a', 'b' wait for each other's blobs: the net has a cycle",
+        (
+            "the layers 'a', 'b' wait for each other's blobs: the net has a cycle, in which "
+            "'a' reads 'b', 'b' reads 'a'\n  let 'a' read another blob than 'b'"
+        ),
     ),
     (
         lambda: trained(DATA, ip("a", "data"), ip("a", "data", tops="b")),

@@ -65,14 +65,7 @@ def sort(graph: Graph, layers: Iterable[Layer] = (), phase: str = "") -> Graph:
             before[index] = {latest[bottom] for bottom in node.bottoms}
     order = sorted_by(before)
     if len(order) < len(nodes):
-        sorted_ones = {*order}
-        stuck = [node for index, node in enumerate(nodes) if index not in sorted_ones]
-        names = ", ".join(f"'{node.name}'" for node in stuck)
-        wanted = next((f'"{node.layer.needs_algorithm}"' for node in stuck if node.layer.needs_algorithm), "")
-        raise TopologyError(
-            f"the layers {names} wait for each other's blobs: the net has a cycle",
-            f"write algorithm = {wanted} in [solver], or Net(..., algorithm={wanted})" if wanted else "",
-        )
+        raise _cycle(nodes, before, {*range(len(nodes))} - {*order})
     return graph.with_nodes(nodes[index] for index in order)
 
 
@@ -95,6 +88,29 @@ def sorted_by(before: Sequence[Collection[int]]) -> list[int]:
             if not waits[one]:
                 heappush(ready, one)
     return order
+
+
+def _cycle(nodes: Sequence[Node], before: Sequence[Collection[int]], stuck: Collection[int]) -> TopologyError:
+    """Return the error for a cycle; `stuck` are the layers in cycles, and those behind them."""
+    walk = [min(stuck)]  # against the wires, until a layer comes again
+    while (above := min(one for one in before[walk[-1]] if one in stuck)) not in walk:
+        walk.append(above)
+    ring = walk[walk.index(above) :][::-1]
+    ring = ring[(first := ring.index(min(ring))) :] + ring[:first]
+    names = [f"'{nodes[one].name}'" for one in ring]
+    reads = [
+        next(f"'{bottom}'" for bottom in nodes[one].bottoms if bottom in nodes[other].tops)
+        for other, one in zip([ring[-1], *ring], ring, strict=False)
+    ]
+    wanted = next((f'"{name}"' for one in sorted(stuck) if (name := nodes[one].layer.needs_algorithm)), "")
+    remedy = f"let {names[0]} read another blob than {reads[0]}"
+    if wanted:
+        remedy = f"write algorithm = {wanted} in [solver], or Net(..., algorithm={wanted})"
+    if len(ring) == 1:
+        return TopologyError(f"layer {names[0]} reads its own top {reads[0]}", remedy)
+    edges = ", ".join(f"{name} reads {blob}" for name, blob in zip(names, reads, strict=True))
+    message = f"the layers {', '.join(names)} wait for each other's blobs: the net has a cycle, in which {edges}"
+    return TopologyError(message, remedy)
 
 
 def _missing(reader: str, blob: str, known: Collection[str], layers: Iterable[Layer], phase: str) -> TopologyError:

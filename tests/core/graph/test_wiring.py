@@ -90,14 +90,28 @@ def test_a_blob_that_is_missing_in_a_phase() -> None:
 
 
 def test_a_cycle() -> None:
-    refuse(
-        "the layers 'a', 'b', 'c' wait for each other's blobs: the net has a cycle",
-        data(1),
-        AddLayer(name="a", bottoms=["data", "b"], tops="a"),
-        ip("b", "a"),
-        ip("c", "b"),
+    behind = ip("c", "b"), DropoutLayer(name="drop", bottoms="c"), ip("d", "c")
+    with pytest.raises(TopologyError) as caught:
+        sort(Graph.of([data(1), *behind, AddLayer(name="a", bottoms=["data", "b"], tops="x"), ip("b", "x")]))
+    assert caught.value.args[0] == (
+        "the layers 'a', 'b' wait for each other's blobs: the net has a cycle, in which 'a' reads 'b', 'b' reads 'x'"
     )
-    refuse("the layers 'a' wait for each other's blobs: the net has a cycle", ip("a", "a"))
+    assert caught.value.remedy == "let 'a' read another blob than 'b'"
+
+
+def test_a_layer_that_reads_its_own_top() -> None:
+    with pytest.raises(TopologyError) as caught:
+        sort(Graph.of([data(1), AddLayer(name="sum", bottoms=["data", "score"], tops="score"), ip("next", "score")]))
+    assert str(caught.value) == ("layer 'sum' reads its own top 'score'\n  let 'sum' read another blob than 'score'")
+
+
+def test_layers_in_place_in_a_cycle() -> None:
+    drop = [DropoutLayer(name=name, bottoms="a") for name in ("one", "two")]
+    refuse(
+        "the layers 'a', 'one', 'two' wait for each other's blobs: the net has a cycle, in which 'a' reads 'a', "
+        "'one' reads 'a', 'two' reads 'a'",
+        *(ip("a", "a"), *drop),
+    )
 
 
 # Order
