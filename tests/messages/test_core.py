@@ -328,7 +328,8 @@ MESSAGES: list[Message] = [
     ),
     (
         lambda: load_text("[[layer]\n"),
-        "net.toml: not TOML: Expected ']]' at the end of an array declaration (at line 1, column 8)",
+        "net.toml: not TOML: Expected ']]' at the end of an array declaration (at line 1, column 8): '[[layer]'\n"
+        "  write [[layer]] each time; [layer] may stand only once",
     ),
     (
         lambda: load_text(NET.replace("name =", "nam =")),

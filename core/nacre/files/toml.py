@@ -7,10 +7,11 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from ..errors import ConfigError
+from ..errors import ConfigError, brief
 from .reading import check_file
 
 LARGEST = 4 * 2**20
@@ -32,6 +33,28 @@ _TOO_DEEP = re.compile(rf"(?<![\\A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART})
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 
+_OTHERS = {
+    ".py": "this is a program: run it with Python",
+    ".prototxt": "this is a net of Caffe: docs/from-caffe.md says how to write it here",
+}
+"""What files with other endings are, and what to do with them."""
+
+_HINTS = (
+    (r"[\u2018-\u201f]", 'write straight quotes: "'),
+    (r"[=,\[]\s*(True|False)\b", "write true and false in small letters"),
+    (r"[=,\[]\s*None\b", "leave out what has no value"),
+    (r"^\[+([^\[\]]+)\]+$", "write [[{0}]] each time; [{0}] may stand only once"),
+    (r"=\s*[A-Za-z_][\w./-]*\s*(#.*)?$", "write a text in quotes, and a number without a unit"),
+)
+"""Signs of common mistakes in a line that is no TOML, and what to do."""
+
+_TOLD = {
+    "Cannot overwrite a value": "a key stands once in its table",
+    "Unclosed array": "an array has commas between its entries, and ] at its end",
+    "Illegal character '\\n'": "end the text with the quote that it begins with",
+}
+"""What to do by what Python's parser says."""
+
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file. Raises ConfigError naming file, line and reason."""
@@ -39,13 +62,31 @@ def read_toml(path: Path) -> dict[str, Any]:
         check_file(path, "a TOML file", ConfigError)
         if path.stat().st_size > LARGEST:
             raise ConfigError(f"{path}: larger than {LARGEST // 2**20} MiB, so it is not a net file")
-        return parse_toml(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not a text file: {error.reason} at byte {error.start}") from error
+    try:
+        return parse_toml(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from error
+        line = _faulty(text, str(error))
+        where = f": {brief(line)}" if line else ""
+        remedy = _OTHERS.get(path.suffix) or _hint(line, str(error))
+        raise ConfigError(f"{path}: not TOML: {error}{where}", remedy) from error
+
+
+def _faulty(text: str, told: str) -> str:
+    """Return the line that an error of the parser is about."""
+    found = re.search(r"\(at line (\d+)", told)
+    lines = text.split("\n")[: int(found[1]) if found else None]
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _hint(line: str, told: str) -> str:
+    """Return what to do about a line that the parser refuses, or ""."""
+    by_sign = (hint.format(*found.groups()) for sign, hint in _HINTS if (found := re.search(sign, line)))
+    return next(chain(by_sign, (hint for start, hint in _TOLD.items() if told.startswith(start))), "")
 
 
 def parse_toml(text: str) -> dict[str, Any]:
