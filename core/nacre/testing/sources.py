@@ -13,7 +13,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import pytest
 
-from ..errors import ContractError, DataError
+from ..errors import ContractError, DataError, brief
 from ..net.net import Net
 from ..protocols.backend import HostMemory
 from ..protocols.layer import PHASES, Layer, Phase, tops_of
@@ -102,7 +102,13 @@ class SourceTests(Checks):
 
     def make_in(self, folder: Path, example: Example, *, batch: int = 3, name: str = NAME) -> Layer:
         """Make the layer of an example, with batches of so many records."""
-        fields: dict[str, Any] = {"name": name, **self.write(folder), self.size: batch, **example.fields}
+        written = self.write(folder)
+        if not isinstance(written, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ContractError(
+                f"{type(self).__name__}.write() returns {brief(written)}, but it must be the fields of the layer",
+                'end it with return {"source": folder / "...", ...}, or return {} for none',
+            )
+        fields: dict[str, Any] = {"name": name, **written, self.size: batch, **example.fields}
         return self.layer(**fields)
 
     # Blobs

@@ -62,14 +62,20 @@ class StoreTests(Checks):
 
     # What the tests work on
 
+    @classmethod
+    def check_subject(cls) -> None:
+        if cls.fields is StoreTests.fields and cls.make is StoreTests.make:
+            raise ContractError(
+                f"{cls.__name__} gives neither fields nor make()",
+                'write def fields(self): return {"x": Field((3,), "float32")}, or make() for a store that only reads',
+            )
+
     def fields(self) -> Mapping[str, Field]:
         """Return the fields of the records that the tests write; none for a store that only reads."""
         return {}
 
     def make(self, folder: Path) -> tuple[Path, Mapping[str, Any]]:
         """Write a file; return its path, and {field: array of all records}, or {field: list}, as they are read back."""
-        if not self.fields():
-            raise ContractError(f"{type(self).__name__} gives neither fields nor make()", "define one of the two")
         path = folder / f"records{self.store.endings[0]}"
         records = self.records(RECORDS)
         with self.store.create(path, self.fields()) as writer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import pytest
 
-from ..errors import ContractError, nearest
+from ..errors import ContractError, brief, nearest
 from ..protocols.backend import Backend
 from ..protocols.layer import Layer
 from .trial import Example, Trial, backends, layer_of
@@ -88,6 +89,7 @@ class Checks:
             return
         cls.check_subject()
         kit = cls._kit()
+        cls._check_methods(kit)
         tests = kit.names_of_tests()
         for name in cls._absent:  # of the class above, whose subject may be another
             setattr(cls, name, getattr(kit, name))
@@ -111,6 +113,19 @@ class Checks:
                     f"{cls.__name__}.expected_failures names '{key}', but there is no such check{nearest(name, known)}",
                     f"the checks are: {', '.join(known)}",
                 )
+
+    @classmethod
+    def _check_methods(cls, kit: type[Checks]) -> None:
+        """Raise ContractError if what the kit calls is given as an attribute."""
+        for name in dir(kit):
+            own = getattr(cls, name)
+            if name.startswith(("_", PREFIX)) or not callable(getattr(kit, name)) or callable(own):
+                continue
+            arguments = ", ".join(inspect.signature(getattr(kit, name)).parameters)
+            raise ContractError(
+                f"{cls.__name__}.{name} is {brief(own)}, but it must be a method",
+                f"write def {name}({arguments}): return ...",
+            )
 
     @classmethod
     def check_subject(cls) -> None:

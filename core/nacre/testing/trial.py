@@ -57,7 +57,7 @@ class Example:
         inputs: for each bottom a shape, as a tuple of whole numbers with the batch first, or an array. Shapes are
             filled with numbers between -2 and 2 of which no two are equal and none is 0. Floating arrays become blobs
             of the net's type, others keep theirs.
-        tops: number of tops; by default as many as inputs.
+        tops: number of tops; by default as many as inputs, as far as the layer can have so many.
         wanted: which inputs have a gradient, by index; by default all floating ones.
         label: for the test's name.
     """
@@ -431,5 +431,13 @@ def layer_of(cls: type[Layer], example: Example) -> Layer:
     elif example.inputs:
         raise ContractError(f"{cls.__name__} is a source, so an example of it must not have inputs")
     if not (cls.is_sink or cls.is_inplace):
-        given["tops"] = [f"top{index}" for index in range(example.tops or max(1, len(example.inputs)))]
+        given["tops"] = [f"top{index}" for index in range(example.tops or _tops(cls, max(1, len(example.inputs))))]
     return cls(**{**given, **example.fields})
+
+
+def _tops(cls: type[Layer], count: int) -> int:
+    """Return the number of tops that a layer can have which comes nearest to `count`."""
+    for known in cls.fields():
+        for check in known.checks if known.name == "tops" else ():
+            count = max(check.least, count if check.most is None else min(count, check.most))
+    return count

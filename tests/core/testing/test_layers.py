@@ -15,10 +15,11 @@ from nacre import (
     Names,
     Parameter,
     PluginError,
+    as_many_as,
     exactly,
 )
 from nacre.testing.layers import LayerTests
-from nacre.testing.trial import Example
+from nacre.testing.trial import Example, layer_of
 from nacre_layers.initializers import Constant
 from run_suite import besides, failures, kit_tests, one_or_all
 from small_suites import (
@@ -36,6 +37,19 @@ from small_suites import (
 @pytest.mark.parametrize("suite", [Scaled, Shifted, Mean])
 def test_a_layer_that_keeps_its_promises_passes(suite):
     assert failures(suite) == {}
+
+
+def test_an_example_has_as_many_tops_as_the_layer_can_have():
+    for words, inputs, tops in (
+        (Names, 2, ("top0", "top1")),
+        (Annotated[Names, exactly(1)], 2, ("top0",)),
+        (Annotated[Names, exactly(3)], 2, ("top0", "top1", "top2")),
+        (Annotated[Names, as_many_as("bottoms")], 3, ("top0", "top1", "top2")),
+    ):
+        cls = type(
+            "SomeLayer", (Layer,), {"__annotations__": {"bottoms": Names, "tops": words}, "__module__": __name__}
+        )
+        assert layer_of(cls, Example({}, [(4, 3)] * inputs)).tops == tops
 
 
 # Layers that break one promise each

@@ -10,6 +10,7 @@ import pytest
 from nacre import ConfigError, ContractError, DataError, Layer, Names, SourceState, default, positive
 from nacre.random import Random
 from nacre.testing import SourceTests as SourceSuite
+from nacre.testing.trial import Example
 from run_suite import besides, failures, kit_tests, one_or_all
 
 DATA = np.arange(14.0).reshape(7, 2)
@@ -411,6 +412,19 @@ def test_a_source_that_never_asks_for_its_rows_is_refused():
 
 
 # Suites that are wrong themselves
+
+
+def test_a_suite_that_is_written_otherwise_is_told(tmp_path):
+    with pytest.raises(ContractError, match=r"Some\.records is \{'x': \[1\]\}, but it must be a method") as caught:
+        type("Some", (Seven,), {"records": {"x": [1]}})
+    assert caught.value.remedy == "write def records(self): return ..."
+    with pytest.raises(ContractError, match=r"Some\.write is \{\}") as caught:
+        type("Some", (Seven,), {"write": {}})
+    assert caught.value.remedy == "write def write(self, folder): return ..."
+    suite = type("Some", (Seven,), {"write": lambda self, folder: None})
+    with pytest.raises(ContractError, match=r"Some\.write\(\) returns None, but it must be the fields") as caught:
+        suite().make_in(tmp_path, Example())
+    assert caught.value.remedy.startswith('end it with return {"source": folder / "..."')
 
 
 def test_records_that_cannot_be_told_apart_are_told():

@@ -1,11 +1,9 @@
 """StoreTests passes a store that keeps its promises, and each check finds the fault that it is named for."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from nacre import DataError, Field, Reader, Store, Writer
+from nacre import ContractError, DataError, Field, Reader, Store, Writer
 from nacre.files import NewFile, check_file, os_errors
 from nacre.testing import StoreTests as StoreSuite
 from run_suite import failures
@@ -275,8 +273,15 @@ def test_every_check_finds_something():
 
 
 def test_a_store_without_a_file_is_told():
-    class Nothing(StoreSuite):
-        store = Triples()
+    with pytest.raises(ContractError, match=r"Nothing gives neither fields nor make\(\)") as caught:
 
-    with pytest.raises(Exception, match="gives neither fields nor make"):
-        Nothing().make(Path())
+        class Nothing(StoreSuite):
+            store = Triples()
+
+    assert caught.value.remedy.startswith('write def fields(self): return {"x": Field((3,), "float32")}')
+
+
+def test_fields_that_are_no_method_are_told():
+    with pytest.raises(ContractError, match=r"Some\.fields is \{'x': Field\(.*\}, but it must be a method") as caught:
+        type("Some", (StoreSuite,), {"store": Triples(), "fields": {"x": Field((3,), "float64")}})
+    assert caught.value.remedy == "write def fields(self): return ..."
