@@ -197,10 +197,10 @@ def begin_text(net: Net, solver: Solver) -> str:
     else:
         turns = f"{epochs} in batches{records}"
     place = solver.snapshot_place()
-    several = f" on {net.ranks} ranks" if net.ranks > 1 else ""
+    where = f" on {net.backend.name}" + (f", {net.ranks} ranks" if net.ranks > 1 else "")
     saved = f"snapshots go to {place[0]}" if place else "nothing is saved"
     kept = f" ({frozen:,} frozen)" if frozen else ""
-    return f"training '{net.name}': {parameters:,} parameters{kept}, {turns}{several}; {saved}"
+    return f"training '{net.name}': {parameters:,} parameters{kept}, {turns}{where}; {saved}"
 
 
 def _choices(training: Training) -> list[Choice]:

@@ -35,7 +35,9 @@ def snapshots(folder: str = "snapshots") -> list[str]:
 
 def test_a_training_on_a_plain_screen() -> None:
     lines = run("train", "small.toml").out.splitlines()
-    assert lines[0] == "training 'small': 147 parameters, 60 iterations of 10 records; snapshots go to snapshots"
+    assert (
+        lines[0] == "training 'small': 147 parameters, 60 iterations of 10 records on numpy; snapshots go to snapshots"
+    )
     assert lines[1].startswith("epoch 4, iteration 20: loss ")  # of 60 records, in batches of 10
     assert any(line.startswith("epoch 5, iteration 30: validation: loss ") and " of 27)" in line for line in lines)
     assert "epoch 10, iteration 60: saved snapshots/snapshot-000060.h5" in lines
@@ -52,7 +54,7 @@ def test_a_training_on_a_plain_screen() -> None:
 def test_kernels_are_told_if_that_is_asked_for() -> None:
     options = ("--verbose", "--set", "solver.max_iter=1", "--set", 'freeze=["ip1"]', "--set", "solver.n_accumulate=2")
     lines = run("train", "small.toml", *options).out.splitlines()
-    assert lines[0].startswith("training 'small': 147 parameters (108 frozen), 1 iteration of 20 records; ")
+    assert lines[0].startswith("training 'small': 147 parameters (108 frozen), 1 iteration of 20 records on numpy; ")
     assert any(line.startswith("done after 1 iteration: ") for line in lines)
     assert lines[1] == (
         "backend numpy: 2 of 4 layers run through kernels made for it; drop1, loss through their general code"
