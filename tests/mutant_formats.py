@@ -535,7 +535,7 @@ def lmdb(codec: str) -> Callable[[], dict[str, bytes]]:
                 for _ in range(12):
                     writer.append(records(fields, 5), ["a" * 80] * 5)
                 if codec == "Datum":
-                    writer.append({"data": np.ones((1, 1, 80, 80), np.uint8), "label": np.zeros(1)})
+                    writer.append({"data": np.ones((1, 1, 4, 4), np.uint8), "label": np.zeros(1)})
             return {"x.mdb": path.read_bytes()}
 
     return make

@@ -1,7 +1,9 @@
 """Bytes and tables on disk, whole or not at all."""
 
 from .durable import NewFile as NewFile
+from .durable import OutputLock as OutputLock
 from .durable import atomic_write as atomic_write
+from .durable import hold as hold
 from .durable import make_empty as make_empty
 from .durable import make_folder as make_folder
 from .durable import os_errors as os_errors

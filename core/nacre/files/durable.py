@@ -60,17 +60,17 @@ def atomic_write(path: str | Path, data: bytes | memoryview, error: type[NacreEr
         _sync_folder(path.parent)
 
 
-def hold(file: int, path: str | Path, error: type[NacreError] = NacreError) -> None:
+def hold(file: int, path: str | Path, error: type[NacreError] = NacreError, others: str = "another training") -> None:
     """Let only one training append to an open file, until it is closed; pipes and devices have no owner.
 
-    Raises `error` if another one does, in this process or another.
+    Raises `error`, which calls them `others`, if another one does, in this process or another.
     """
     if sys.platform != "win32" and _can_flock and stat.S_ISREG(os.fstat(file).st_mode):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as taken:
             remedy = "wait until it ends, stop it, or use another name"
-            raise error(f"{path}: another training writes to this file", remedy) from taken
+            raise error(f"{path}: {others} writes to this file", remedy) from taken
         except OSError:
             pass  # a disk that knows no locks
 
@@ -81,7 +81,7 @@ class OutputLock:
     Nothing is locked where that cannot be done: on Windows, on a disk without locks, where no file can be made.
     """
 
-    def __init__(self, output: Path, error: type[NacreError] = NacreError) -> None:
+    def __init__(self, output: Path, error: type[NacreError] = NacreError, others: str = "another training") -> None:
         """Take the lock. Raises `error` if another training has it, in this process or another."""
         self.path = output.with_name(f".{output.name}.nacre-lock")
         self._file: BinaryIO | None = None
@@ -93,7 +93,7 @@ class OutputLock:
             except OSError:
                 return  # the output cannot be written either, which says why
             try:
-                hold(file.fileno(), output, error)
+                hold(file.fileno(), output, error, others)
                 self._file = file if os.fstat(file.fileno()).st_nlink else None  # else its owner removed it just now
             finally:
                 if self._file is None:

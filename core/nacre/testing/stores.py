@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -276,6 +277,36 @@ class StoreTests(Checks):
             assert self.same(found[name], values), f"'{name}' changes in the file with the array that was appended"
 
     @only(WRITES)
+    def test_continued(self, tmp_path: Path) -> None:
+        """A file is continued with the same fields; others are refused, or change nothing that was there."""
+        records = self.records(2)
+        for what, fields in {"the same fields": self.fields(), **_others(self.fields())}.items():
+            path = tmp_path / f"{what.replace(' ', '_')}{self.store.endings[0]}"
+            with self.store.create(path, self.fields()) as writer:
+                writer.append(records)
+            before, random = self._named(path), np.random.default_rng(1)
+            try:
+                with self.store.create(path, fields, append=True) as writer:
+                    writer.append({name: _random(random, field, 2) for name, field in fields.items()})
+                count = 4
+            except DataError:
+                count = 2
+            after = self._named(path)
+            assert set(before) == set(after), f"after {what} were appended, the file has the fields {_listed(after)}"
+            for name, values in before.items():
+                assert len(after[name]) == count, f"after {what} were appended, '{name}' has {len(after[name])} records"
+                assert self.same(after[name][:2], values), f"'{name}' is another one after {what} were appended"
+
+    def _named(self, path: Path) -> dict[str, Any]:
+        """Return all records of a file, with the names of classes instead of their numbers."""
+        found = self.read_all(path)
+        with open_records([path], store=self.store) as reader:
+            for name, field in reader.fields.items():
+                if classes := field.classes:
+                    found[name] = [classes[int(number)].encode() for number in found[name]]
+        return found
+
+    @only(WRITES)
     def test_no_place(self, tmp_path: Path) -> None:
         """A file that cannot be written is refused in a sentence that names it."""
         path = tmp_path / "no" / f"new{self.store.endings[0]}"
@@ -317,6 +348,23 @@ def _refused(call: Callable[[], object], what: str) -> str:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "nothing"
+
+
+def _others(fields: Mapping[str, Field]) -> dict[str, Mapping[str, Field]]:
+    """Return other fields than these, by what is different."""
+    others: dict[str, Mapping[str, Field]] = {"one field more": {**fields, "another": Field((), "float32")}}
+    for name, field in fields.items():
+        rest = {one: fields[one] for one in fields if one != name}
+        if rest:
+            others[f"no {name}"] = rest
+        if field.shape is not None and not field.codec:
+            others[f"another shape of {name}"] = {**fields, name: replace(field, shape=(*field.shape, 2), classes=())}
+            kind = "int16" if np.dtype(field.dtype).kind == "f" else "float64"
+            others[f"another type of {name}"] = {**fields, name: replace(field, dtype=kind, classes=())}
+            if field.classes:
+                classes = (*field.classes[1:], "another class")
+                others[f"other classes of {name}"] = {**fields, name: replace(field, classes=classes)}
+    return others
 
 
 def _random(random: np.random.Generator, field: Field, count: int) -> np.ndarray:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nacre import DataError
+from nacre import DataError, Field
 
 NUMBERS = "biuf"  # NumPy's kinds: booleans, whole numbers with and without a sign, floating-point numbers
 
@@ -26,7 +27,7 @@ def check_entries(where: str, shape: Sequence[int], dtype: np.dtype[Any]) -> Non
         raise DataError(f"{where} has records of shape {tuple(shape[1:])}, which hold no number")
 
 
-def check_counts(where: str, names: Sequence[str], counts: Sequence[int]) -> None:
+def check_counts(where: str, names: Sequence[str], counts: Sequence[int], remedy: str = "") -> None:
     """Check that every field has as many records as the first.
 
     Raises:
@@ -34,4 +35,30 @@ def check_counts(where: str, names: Sequence[str], counts: Sequence[int]) -> Non
     """
     for name, count in zip(names, counts, strict=True):
         if count != counts[0]:
-            raise DataError(f"{where}: '{name}' has {count} records, but '{names[0]}' has {counts[0]}")
+            raise DataError(f"{where}: '{name}' has {count} records, but '{names[0]}' has {counts[0]}", remedy)
+
+
+def checked_rows(
+    where: str | Path, fields: Mapping[str, Field], rows: Mapping[str, Any], *, lengths_differ: bool = False
+) -> dict[str, Any]:
+    """Return the rows of each field that are to be written: an array, or what was given for bytes and varying shapes.
+
+    Raises:
+        DataError: a field has no rows, rows of another shape, or, unless `lengths_differ`, more or fewer than the first
+            one; the message begins with `where`.
+    """
+    checked: dict[str, Any] = {}
+    for name, field in fields.items():
+        if name not in rows:
+            raise DataError(f"{where}: the field '{name}' is missing among the rows: {', '.join(rows) or 'none'}")
+        values = rows[name]
+        if not field.codec and field.shape is not None:
+            values = np.asarray(values)
+            if values.shape[1:] != field.shape and len(values):
+                message = f"{where}: the rows of '{name}' have the shape {values.shape[1:]}, but it has {field.shape}"
+                raise DataError(message, "give an array (rows, *shape)")
+            values = values.reshape(-1, *field.shape) if len(values) else np.empty((0, *field.shape), values.dtype)
+        checked[name] = values
+    if not lengths_differ:
+        check_counts(str(where), [*checked], [*map(len, checked.values())])
+    return checked

@@ -28,6 +28,7 @@ from .hdf5_texts import texts_of
 MAX_BYTES = 1 << 20  # of numbers that were never written, and so are not stored
 EXPANSION = {DEFLATE: 1032, LZF: 88, SHUFFLE: 1, FLETCHER32: 1}  # bytes that one byte can stand for, at most
 HARD_LINK = 0  # HDF5's H5L_TYPE_HARD
+DEEPEST = 32  # groups in groups
 NUMBERS_AND_TEXT = "biufcS"  # kinds of fixed size: a string of variable length may have any
 REMEDY = "copy it with h5repack, or write it again, so that the file contains its own numbers"
 REPACK = "write it again: h5repack -f GZIP=4 OLD NEW"
@@ -63,15 +64,33 @@ class CheckedFile:
             return value if value is None else bytes(value)
 
     def names(self) -> list[str]:
-        """Return the names of the datasets in the file's first group; links are not followed."""
+        """Return the names of the datasets in the file, such as "a", and "group/b" for one in a group.
+
+        Only hard links are followed, and each group is looked into once.
+
+        Raises:
+            DataError: a group has two of one name, or groups are too deep in each other.
+        """
         with readable(self.where):
-            every = [str(name) for name in self.file]
-            if len(set(every)) < len(every):
-                raise DataError(
-                    f"{self.where}: damaged: two of its names are the same: {', '.join(sorted(every)[:20])}"
-                )
-            hard = [name for name in every if self.file.id.links.get_info(name.encode()).type == HARD_LINK]
-            return [name for name in hard if isinstance(self.file[name], h5py.Dataset)]
+            return self._names(self.file, "", {self.file.id}, DEEPEST)
+
+    def _names(self, group: h5py.Group, prefix: str, seen: set[Any], deep: int) -> list[str]:
+        every = [str(name) for name in group]
+        if len(set(every)) < len(every):
+            raise DataError(f"{self.where}: damaged: two of its names are the same: {', '.join(sorted(every)[:20])}")
+        found: list[str] = []
+        for name in every:
+            if group.id.links.get_info(name.encode()).type != HARD_LINK:
+                continue
+            entry: Any = group[name]
+            if isinstance(entry, h5py.Dataset):
+                found.append(prefix + name)
+            elif isinstance(entry, h5py.Group) and entry.id not in seen:
+                if not deep:
+                    raise DataError(f"{self.where}: more than {DEEPEST} groups are in each other", "name its datasets")
+                seen.add(entry.id)
+                found += self._names(entry, f"{prefix}{name}/", seen, deep - 1)
+        return found
 
     def texts(self, dataset: h5py.Dataset, name: str) -> tuple[str, ...]:
         """Return an attribute of a dataset that is a list of texts; () if there is none."""

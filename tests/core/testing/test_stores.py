@@ -58,6 +58,8 @@ class Triples(Store):
         return self.reader(path, fields)
 
     def create(self, path, fields, *, append=False):
+        if append:
+            raise DataError(f"{path}: nothing can be appended to a .tri file")
         return self.writer(path)
 
 
@@ -226,6 +228,12 @@ class KeepsTheArrays(GoodWriter):
         for x in waiting:
             super().append({"x": x})
         super().close(commit)
+
+
+@broken("continued", "after the same fields were appended, 'x' has 2 records")
+class ForgetsWhatWasThere(Triples):
+    def create(self, path, fields, *, append=False):
+        return super().create(path, fields)
 
 
 @broken("no_place", "a file in a folder that does not exist ends in FileNotFoundError instead of DataError")

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -15,14 +16,18 @@ import numpy as np
 
 from nacre import DataError, Field, Reader, Store, Writer, class_order
 
+from ..checks import checked_rows
 from .cells import MISSING, NUMBER, SEPARATORS, TEXT, Cells, Rows, is_int64
-from .columns import Table, check_names, columns_of
+from .columns import Table, check_names, columns_of, part_names
+from .continued import TEXT as CLASSES
+from .continued import as_text, check_continued
 from .errors import NeedsFields
 from .lines import FILL, ROWS, LinesWriter, TextFile, class_names
 from .table_options import TableOptions
 
 MOST_COLUMNS = 1 << 17  # of which Python keeps names and numbers
 DECIMAL_COMMA = re.compile("[+-]?[0-9]+,[0-9]+")
+TYPES = {"b": "int64", "i": "int64", "u": "int64", "f": "float64"}
 FILL_TEXTS = f"{FILL}; a missing text is then a class of its own"
 
 
@@ -290,19 +295,58 @@ class CSVWriter(LinesWriter):
         check_names(path, self.names)
         super().__init__(path, fields, options.encoding, append=append)
         self.with_keys: bool | None = None
+        if self.size_before:
+            try:
+                self._check_first(options.encoding)
+            except BaseException:
+                self.close(commit=False)
+                raise
+
+    def _check_first(self, encoding: str) -> None:
+        """Check that a file that is continued has these columns, and such cells in its first record."""
+        with closing(TextFile(self.path, encoding)) as text:
+            records = [*islice(chain.from_iterable(some for _, some in text.scan(quotes=True)), 2)]
+        rows = Rows(records, self.cells.separator, lambda place: f"{self.path}: record {place}").all()
+        names = [self.names[column] for column in self.order]
+        if self.has_header and rows[:1] not in ([names], [["", *names]]):
+            raise self._other_begin(names)
+        for row in rows[int(self.has_header) :][:1]:
+            if len(row) not in (len(names), len(names) + 1):
+                raise self._other_begin(names)
+            kinds = [
+                as_text(Field((), field.dtype, field.classes if _are_texts(field) else ()), TYPES)
+                for name, field in self.fields.items()
+                for _ in part_names(name, field.shape or ())
+            ]
+            mine = {self.names[column]: kinds[column] for column in self.order}
+            cells = zip(mine.items(), row[-len(names) :], strict=True)
+            check_continued(self.path, {name: self._kept(field, cell) for (name, field), cell in cells}, mine)
+
+    def _kept(self, field: Field, cell: str) -> Field:
+        """Return what a cell holds; a missing one says nothing, and is taken for what the field holds."""
+        kind = self.cells.kind(cell)
+        if kind == MISSING:
+            return field
+        return Field((), CLASSES if kind == TEXT else "int64" if is_int64(cell) else "float64")
+
+    def _other_begin(self, names: Sequence[str]) -> DataError:
+        begin = self.cells.separator.join(names)[:80]
+        message = f"{self.path}: it begins with another line than {begin!r}, so that nothing can be appended"
+        return DataError(message, "use another name")
 
     @staticmethod
     def _check_classes(where: str, field: Field, cells: Cells) -> None:
-        if field.classes == tuple(map(str, range(len(field.classes)))):
+        if not _are_texts(field):
             return  # read as numbers, they are the same
         if odd := [one for one in field.classes if (one and cells.kind(one) != TEXT) or "\r" in one]:
             message = f"{where} cannot be written: {odd[0][:40]!r} would be read as something else"
             raise DataError(message, "use a .jsonl or .h5 file")
 
     def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
-        if not len(next(iter(rows.values()))):
+        checked = checked_rows(self.path, self.fields, rows)
+        if not len(next(iter(checked.values()))):
             return
-        parts = [self._texts(name, np.asarray(rows[name])) for name in self.fields]
+        parts = [self._texts(name, array) for name, array in checked.items()]
         if self.with_keys is None:
             self._begin(with_keys=bool(keys))
         if self.with_keys != bool(keys):
@@ -332,8 +376,7 @@ class CSVWriter(LinesWriter):
         if not self.size_before:
             self.write(header)
         elif not self.continues(header):
-            message = f"{self.path}: it begins with another line than {header[:80].strip()!r}"
-            raise DataError(f"{message}, so that nothing can be appended", "use another name")
+            raise self._other_begin(["", *names] if with_keys else names)
 
     def _text(self, rows: Iterable[Sequence[str]]) -> str:
         text = io.StringIO()
@@ -343,3 +386,8 @@ class CSVWriter(LinesWriter):
     def finish(self) -> None:
         if self.with_keys is None and not self.size_before:
             self._begin(with_keys=False)
+
+
+def _are_texts(field: Field) -> bool:
+    """Return whether a table has texts for the classes of a field, not only their numbers."""
+    return bool(field.classes) and field.classes != tuple(map(str, range(len(field.classes))))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
@@ -13,12 +13,14 @@ import h5py
 import numpy as np
 
 from nacre import DataError, Field, Reader, Store, Writer, blocks
-from nacre.files import NewFile
+from nacre.files import NewFile, OutputLock
 
-from ..checks import check_counts, check_entries
-from ..hdf5_checks import CheckedFile, open_hdf5
+from ..checks import check_counts, check_entries, checked_rows
+from ..hdf5_checks import DEEPEST, CheckedFile, open_hdf5
 from ..hdf5_rows import DatasetRows
 from ..records import in_a_row
+from .continued import check_continued
+from .places import OTHERS
 
 CLASSES = "classes"
 """The attribute of a dataset that names its classes."""
@@ -33,12 +35,15 @@ SPARSE, CALL = 4, 1 << 14
 class HDF5(Store):
     """Datasets of an HDF5 file, by name: contiguous, chunked, or compressed with gzip or lzf.
 
+    A field "group/x" is the dataset x in a group; of a file with groups, all datasets are fields.
     An attribute "classes" of a dataset, a list of texts, names the classes that its numbers count.
     """
 
     endings = (".h5", ".hdf5")
     mark: ClassVar[bytes] = b"nacre"
     """What the attribute `MARK` of a file says."""
+    lengths_differ: ClassVar[bool] = False
+    """Whether a writer takes more rows of one field than of another."""
 
     def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
         file = open_hdf5(path)
@@ -49,13 +54,14 @@ class HDF5(Store):
             raise
 
     def create(self, path: Path, fields: Mapping[str, Field], *, append: bool = False) -> Writer:
-        return HDF5Writer(path, fields, append=append, mark=self.mark)
+        return HDF5Writer(self, path, fields, append=append)
 
 
 class MarkedHDF5(HDF5):
     """HDF5 files that `HDF5Output` writes; their mark lets it replace them."""
 
     mark = b"nacre HDF5Output"
+    lengths_differ = True
 
     def wrote(self, file: BinaryIO) -> bool:
         """Return whether a file carries the mark."""
@@ -77,7 +83,10 @@ class HDF5Reader(Reader):
             raise DataError(f"{where}: it has no datasets")
         for name, dataset in self.datasets.items():
             check_entries(f"{where}: dataset '{name}'", dataset.shape, dataset.dtype)
-        check_counts(where, names, [len(dataset) for dataset in self.datasets.values()])
+        counts = [len(dataset) for dataset in self.datasets.values()]
+        check_counts(
+            where, [*self.datasets], counts, "name the fields that are wanted: their datasets count the records"
+        )
         self.rows_of = {
             name: DatasetRows(dataset, f"{where}: dataset '{name}'") for name, dataset in self.datasets.items()
         }
@@ -122,22 +131,37 @@ class HDF5Reader(Reader):
 class HDF5Writer(Writer):
     """Datasets that grow; the file is beside its place until it is complete."""
 
-    def __init__(self, path: Path, fields: Mapping[str, Field], *, append: bool, mark: bytes) -> None:
+    def __init__(self, store: HDF5, path: Path, fields: Mapping[str, Field], *, append: bool) -> None:
+        check_names(path, fields)
         for name, field in fields.items():
             if field.shape is None or field.codec:
                 message = f"{path}: '{name}' differs in shape from record to record, which a dataset cannot hold"
                 raise DataError(message, "give all records one shape, or use a folder")
-        before = HDF5().open(path, tuple(fields)) if append and path.exists() else None
-        self.new = NewFile(path, DataError)
+        self.path = path
+        self.fields = fields
+        self.lengths_differ = store.lengths_differ
+        self.file: h5py.File | None = None
+        self.lock = OutputLock(path, DataError, OTHERS) if append else None
+        try:
+            with HDF5().open(path) if append and path.exists() else nullcontext() as before:
+                if before is not None:
+                    check_continued(path, before.fields, fields)
+                self.new = NewFile(path, DataError)
+                self._begin(store.mark, before)
+        except BaseException:
+            if self.lock:
+                self.lock.release()
+            raise
+
+    def _begin(self, mark: bytes, before: Reader | None) -> None:
         self.target = _Target(self.new.temporary, "w+")
-        self.file: h5py.File | None = h5py.File(self.target, "w")
+        self.file = h5py.File(self.target, "w")
         try:
             with self._writing():
                 self.file.attrs[MARK] = np.bytes_(mark)
-                self.datasets = {name: self._make(name, field) for name, field in fields.items()}
+                self.datasets = {name: self._make(name, field) for name, field in self.fields.items()}
             if before is not None:
-                with before:
-                    self._copy(before)
+                self._copy(before)
         except BaseException:
             self.close(commit=False)
             raise
@@ -157,7 +181,11 @@ class HDF5Writer(Writer):
         chunks = (min(max(1, CHUNK // max(1, size)), MOST), *(max(1, side) for side in field.shape))
         dataset = self.file.create_dataset(name, shape, field.dtype, maxshape=most, chunks=chunks)
         if field.classes:
-            dataset.attrs[CLASSES] = list(field.classes)
+            try:
+                dataset.attrs[CLASSES] = list(field.classes)
+            except (OSError, RuntimeError, ValueError) as error:
+                message = f"{self.path}: '{name}' has {len(field.classes):,} classes, but HDF5 has room for some 4,000"
+                raise DataError(message, "use a .lmdb, .shard or .jsonl file") from error
         return dataset
 
     def _copy(self, before: Reader) -> None:
@@ -165,11 +193,12 @@ class HDF5Writer(Writer):
             self.append(rows)
 
     def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
+        checked = checked_rows(self.path, self.fields, rows, lengths_differ=self.lengths_differ)
         with self._writing():
             for name, dataset in self.datasets.items():
                 start = len(dataset)
-                dataset.resize(start + len(rows[name]), axis=0)
-                dataset[start:] = rows[name]
+                dataset.resize(start + len(checked[name]), axis=0)
+                dataset[start:] = checked[name]
 
     def close(self, commit: bool) -> None:
         if self.file is None:
@@ -184,6 +213,25 @@ class HDF5Writer(Writer):
         finally:
             self.target.close()
             self.new.drop()
+            if self.lock:
+                self.lock.release()
+
+
+def check_names(path: Path, names: Collection[str]) -> None:
+    """Check that fields can have the names of datasets, in which "/" stands between those of groups.
+
+    Raises:
+        DataError: one cannot, or is both a dataset and a group.
+    """
+    groups: dict[str, str] = {}
+    for name in names:
+        parts = name.split("/")
+        if "\0" in name or len(parts) > DEEPEST or not {"", "."}.isdisjoint(parts):
+            raise DataError(f"{path}: the field {name[:40]!r} cannot be the name of a dataset", "rename the field")
+        groups.update(dict.fromkeys(["/".join(parts[:end]) for end in range(1, len(parts))], name))
+    if both := next((name for name in names if name in groups), None):
+        message = f"{path}: the field '{both}' cannot be a dataset, because '{groups[both]}' is in a group of this name"
+        raise DataError(message, "rename one of them")
 
 
 class _Target(io.FileIO):

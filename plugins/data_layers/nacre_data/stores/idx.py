@@ -22,7 +22,7 @@ import numpy as np
 from nacre import DataError, Field, Reader, Store, Writer
 from nacre.files import NewFile, check_file, os_errors, unchanged
 
-from ..checks import check_entries
+from ..checks import check_entries, checked_rows
 from ..files import inside
 from .names import DATA, LABEL, data_and_label
 from .raw import RawRows
@@ -188,6 +188,8 @@ class IDXWriter(Writer):
     """One array, or images and their labels in a second file; each has its name when it is complete."""
 
     def __init__(self, path: Path, fields: Mapping[str, Field]) -> None:
+        self.path = path
+        self.fields = fields
         self.files: dict[str, _NewArray] = {}
         try:
             for name, place in self._places(path, fields).items():
@@ -210,8 +212,9 @@ class IDXWriter(Writer):
         return {names[0]: labels, names[1]: path}
 
     def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
+        checked = checked_rows(self.path, self.fields, rows)
         for name, file in self.files.items():
-            file.append(rows[name], keys)
+            file.append(checked[name], keys)
 
     def close(self, commit: bool) -> None:
         files, self.files = self.files, {}

@@ -15,6 +15,8 @@ import numpy as np
 
 from nacre import DataError, Field, Reader, Store, Writer, class_order, nearest
 
+from ..checks import checked_rows
+from .continued import TEXT, as_text, check_continued
 from .errors import NeedsFields
 from .lines import FILL, LONGEST, ROWS, LinesWriter, TextFile, class_names
 from .pipe import Pipe, is_pipe
@@ -22,7 +24,9 @@ from .places import InPlace
 
 KEY = "key"
 """What the name of a record is called."""
-TEXT = "U"
+LETTERS = "U"
+"""NumPy's kind of texts."""
+TYPES = {"b": "bool", "i": "int64", "u": "int64", "f": "float64"}
 NUMBERS = {bool, int, float, type(None)}
 AXES = 32
 """Lists in lists, at most: more than that, and NumPy has no array for them."""
@@ -207,14 +211,14 @@ class _Seen:
         Raises:
             DataError: it is no number, or does not fit those before; the message does not say where it is.
         """
-        kind, shape = (TEXT, ()) if type(value) is str else self._numbers(value)
+        kind, shape = (LETTERS, ()) if type(value) is str else self._numbers(value)
         if not self.kinds:
             self.shape, self.line, self.value = shape, line, value
         self.kinds.add(kind)
         if shape != self.shape or (len(self.kinds) > 1 and self.kinds != {"i", "f"}):
             message = f"is {_brief(value)}, but in line {self.line} it is {_brief(self.value)}"
             raise DataError(message, "give all records one type and one shape")
-        if kind == TEXT:
+        if kind == LETTERS:
             self.texts.add(value)
 
     def _numbers(self, value: Any) -> tuple[str, tuple[int, ...]]:
@@ -339,18 +343,16 @@ class JSONLinesWriter(LinesWriter):
         self.continues("")
         self.file.seek(0)
         first = self.file.readline(LONGEST).decode("utf-8-sig", "replace").strip()
-        there = {name for name, value in parsed(first, f"{self.path}: line 1").items() if not _is_key(name, value)}
-        if there != set(self.fields):
-            message = (
-                f"{self.path}: its records have {', '.join(sorted(there))}, but {', '.join(self.fields)} are to follow"
-            )
-            raise DataError(message, "use another name")
+        records = _Records(self.path, (), 0.0)
+        records.look(first, 1)
+        before = {name: Field(seen.shape, TEXT) if seen.texts else seen.field() for name, seen in records.seen.items()}
+        check_continued(self.path, before, {name: as_text(field, TYPES) for name, field in self.fields.items()})
         self.file.seek(0, os.SEEK_END)
 
     def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
         columns = {KEY: list(keys)} if keys else {}
-        for name, field in self.fields.items():
-            array = np.asarray(rows[name])
+        for name, array in checked_rows(self.path, self.fields, rows).items():
+            field = self.fields[name]
             columns[name] = class_names(self.path, name, array, field.classes) if field.classes else _values(array)
         try:
             lines = [

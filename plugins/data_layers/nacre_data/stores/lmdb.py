@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -13,7 +14,8 @@ from nacre.files import NewFile, check_file, make_folder, os_errors
 
 from ..files import inside
 from .lmdb_pages import Pages
-from .packed import DESCRIBING, CodecName, PackedReader, Packing, check_continued, file_to_continue, wanted_of
+from .packed import DESCRIBING, CodecName, PackedReader, Packing, check_same_records, file_to_continue, wanted_of
+from .places import open_alone
 
 DATA = "data.mdb"
 SINGLE = ".mdb"
@@ -127,7 +129,9 @@ class LMDBWriter(Writer):
             try:
                 with self.environment.begin(write=True) as transaction:
                     for key, value in self.pending:
-                        transaction.put(key, value)
+                        if not transaction.put(key, value, overwrite=key == DESCRIBING.encode()):
+                            message = f"{self.path}: the key {key.decode()!r} is there already"
+                            raise DataError(message, "let only one program write into a database")
             except self.lmdb.MapFullError:
                 self.environment.set_mapsize(2 * self.environment.info()["map_size"] + self.waiting)
                 continue
@@ -162,24 +166,35 @@ class LMDBWriter(Writer):
 
 
 class LMDBAppender(LMDBWriter):
-    """A database that is continued, or begun, in its place: what was flushed survives a crash.
+    """A database that is continued, or begun, in its place, by one writer at a time: what was flushed survives a crash.
 
     `close(commit=False)` leaves out what was not flushed.
     """
 
     def __init__(self, store: LMDB, path: Path, packing: Packing) -> None:
-        self.new = None
+        self.new, self.environment = None, None
+        _library()
         file = file_to_continue(path, DATA, SINGLE)
-        size = file.stat().st_size if file.exists() else 0
-        last = _last_key(store, path, packing, file) if size else ""
-        if file != path:
-            with os_errors(path, "cannot be written", DataError):
+        with os_errors(path, "cannot be written", DataError):
+            if file != path:
                 make_folder(path)
+            self.held: int | None
+            self.held, was_there = open_alone(file, path)
+        try:
+            self._continue(store, path, packing, file)
+        except BaseException:
+            self.close(commit=False)
+            if not was_there:
+                file.unlink(missing_ok=True)
+            raise
+
+    def _continue(self, store: LMDB, path: Path, packing: Packing, file: Path) -> None:
+        size = file.stat().st_size
+        last = _last_key(store, path, packing, file) if size else ""
         self._begin(path, packing, path, size, subdir=file != path)
         if last:
             found = re.match(r"\d+", last)
             if not found:
-                self.close(commit=False)
                 message = f"{path}: its last key is {last!r}, which is no number, so the place of more is not known"
                 raise DataError(message, "write a new file")
             self.digits, self.count = len(found[0]), int(found[0]) + 1
@@ -187,8 +202,13 @@ class LMDBAppender(LMDBWriter):
             self.pending.append((DESCRIBING.encode(), head))
 
     def close(self, commit: bool) -> None:
-        if self.environment is not None:
-            self._finish(commit)
+        try:
+            if self.environment is not None:
+                self._finish(commit)
+        finally:
+            held, self.held = self.held, None
+            if held is not None:
+                os.close(held)
 
 
 def _last_key(store: LMDB, path: Path, packing: Packing, file: Path) -> str:
@@ -199,7 +219,7 @@ def _last_key(store: LMDB, path: Path, packing: Packing, file: Path) -> str:
         return ""
     with store.open(path, wanted_of(packing)) as before:
         assert isinstance(before, PackedReader)
-        check_continued(before, packing)
+        check_same_records(before, packing)
         return before.key((before.count or 0) - 1)
 
 

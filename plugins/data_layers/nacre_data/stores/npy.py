@@ -23,7 +23,7 @@ from numpy.lib.format import (
 from nacre import DataError, Field, Reader, Store, Writer
 from nacre.files import NewFile, check_file, os_errors, unchanged
 
-from ..checks import check_counts, check_entries
+from ..checks import check_counts, check_entries, checked_rows
 from ..files import Modest
 from ..quiet import quiet
 from ..records import in_a_row, take
@@ -147,6 +147,8 @@ class NPYWriter(Writer):
     """One array, of which the header is written last: only then is the number of records known."""
 
     def __init__(self, path: Path, field: tuple[str, Field]) -> None:
+        self.path = path
+        self.fields = dict([field])
         self.name, (self.shape, self.dtype) = field[0], _fixed(path, *field)
         self.count = 0
         self.new = NewFile(path, DataError)
@@ -160,7 +162,7 @@ class NPYWriter(Writer):
         return header.getvalue()  # it has room for a larger number of records
 
     def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
-        array = np.asarray(rows[self.name], self.dtype)
+        array = np.asarray(checked_rows(self.path, self.fields, rows)[self.name], self.dtype)
         with self.new.writing():
             self.file.write(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
         self.count += len(array)
@@ -184,13 +186,19 @@ class NPZWriter(Writer):
     """Arrays that are kept in memory, and written as an archive at the end."""
 
     def __init__(self, path: Path, fields: Mapping[str, Field]) -> None:
+        for name in fields:
+            if "\0" in name:
+                raise DataError(f"{path}: the field {name[:40]!r} cannot be the name of an array", "rename the field")
+        self.path = path
+        self.fields = fields
         self.kinds = {name: _fixed(path, name, field) for name, field in fields.items()}
         self.parts: dict[str, list[np.ndarray]] = {name: [] for name in fields}
         self.new: NewFile | None = NewFile(path, DataError)
 
     def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
+        checked = checked_rows(self.path, self.fields, rows)
         for name, parts in self.parts.items():
-            parts.append(np.array(rows[name], self.kinds[name][1]))
+            parts.append(np.array(checked[name], self.kinds[name][1]))
 
     def close(self, commit: bool) -> None:
         if self.new is None:

@@ -12,9 +12,11 @@ import numpy as np
 from nacre import Codec, DataError, Field, Reader, make_component
 from nacre.files import Watched
 
+from ..checks import checked_rows
 from ..codecs.packed import PackedCodec, data_and_label
 from ..codecs.record import DESCRIPTION, MAGIC, Record, described, describing
 from ..files import inside
+from .continued import check_continued
 from .entries import Entries
 from .names import parts_of
 
@@ -53,6 +55,7 @@ class PackedReader(Reader):
         with self.naming(0, self.where):
             made = make_component(Codec, codec or codec_of(first))
             self.codec = made if isinstance(made, PackedCodec) else None
+            self.every: Mapping[str, Field] = {}
             if self.codec is None:  # of another package: whoever opens the records decodes them
                 self.fields: Mapping[str, Field] = {(wanted or ("data",))[0]: Field(None, "uint8", codec=codec)}
                 return
@@ -61,6 +64,7 @@ class PackedReader(Reader):
                 raise DataError(f"it describes the other records, but its key is not {DESCRIBING!r}", REMEDY)
             if fields and fields.keys() != inside.keys():
                 raise DataError(f"it has the fields {', '.join(inside)}, but the file declares {', '.join(fields)}")
+        self.every = fields or inside
         self.inside = self._names(inside, wanted)
         self.fields = {name: (fields or inside)[one] for name, one in self.inside.items()}
         self._check_sizes({name: inside[one] for name, one in self.inside.items()})
@@ -183,8 +187,9 @@ class Packing:
 
     def values(self, rows: Mapping[str, Any], first: int) -> Generator[bytes]:
         """Yield the bytes of rows, the first of which is record number `first`."""
-        count = len(next(iter(rows.values())))
-        columns = {name: self._column(name, field, rows[name]) for name, field in self.fields.items()}
+        checked = checked_rows(self.where, self.fields, rows)
+        count = len(next(iter(checked.values())))
+        columns = {name: self._column(field, checked[name]) for name, field in self.fields.items()}
         for row in range(count):
             record = {name: column[row] for name, column in columns.items()}
             try:
@@ -195,12 +200,13 @@ class Packing:
             except DataError as error:
                 raise DataError(f"{self.where}: record {first + row}: {error.args[0]}", error.remedy) from error
 
-    def _column(self, name: str, field: Field, values: Any) -> Sequence[Any]:
+    @staticmethod
+    def _column(field: Field, values: Any) -> Sequence[Any]:
         if field.codec:
             return values
         if field.shape is None:
             return [np.asarray(value, field.dtype) for value in values]
-        return cast("Sequence[Any]", np.asarray(values, field.dtype).reshape(-1, *field.shape))
+        return cast("Sequence[Any]", np.asarray(values, field.dtype))
 
 
 def file_to_continue(path: Path, name: str, single: str | tuple[str, ...]) -> Path:
@@ -209,7 +215,7 @@ def file_to_continue(path: Path, name: str, single: str | tuple[str, ...]) -> Pa
     return path if is_file else inside(path / name, path)
 
 
-def check_continued(before: PackedReader, packing: Packing) -> None:
+def check_same_records(before: PackedReader, packing: Packing) -> None:
     """Check that the records of a file that is continued have the same fields as those to come.
 
     Raises:
@@ -222,19 +228,18 @@ def check_continued(before: PackedReader, packing: Packing) -> None:
         message = f"{packing.where}: its records are in the format {there}, but {packing.name} is to be appended"
         raise DataError(message, f'give codec = "{there}"')
     own = packing.name == OWN
+    unnamed = {name: field for name, field in before.every.items() if name not in before.inside.values()}
     there, mine = (
-        {name: _compared(field, own) for name, field in fields.items()} for fields in (before.fields, packing.fields)
+        {name: _compared(field, own) for name, field in fields.items()}
+        for fields in ({**before.fields, **unnamed}, packing.fields)
     )
-    if there != mine:
-        name = next(name for name in (*there, *mine) if there.get(name) != mine.get(name))
-        message = f"'{name}' is {there.get(name, 'not there')}, but to be appended is {mine.get(name, 'nothing')}"
-        raise DataError(f"{packing.where}: {message}", "write records with the same fields, or a new file")
+    check_continued(packing.where, there, mine)
 
 
 def wanted_of(packing: Packing) -> Sequence[str]:
-    """Return the fields to open a file with, so that they have the names of those to come."""
+    """Return the fields to open a file with, so that they have the names of those to come; none means all."""
     if packing.name not in FOREIGN:
-        return [*packing.fields]
+        return ()
     return [name for name in data_and_label(packing.where, packing.fields) if name]
 
 

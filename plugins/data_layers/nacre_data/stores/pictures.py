@@ -15,6 +15,7 @@ import numpy as np
 from nacre import Check, DataError, Field, Paths, Reader, Store, Writer, class_order, default
 from nacre.files import Watched, check_file, os_errors, unchanged
 
+from ..checks import checked_rows
 from ..codecs.picture import MODES, Picture, ending_of
 from .names import DATA, LABEL, data_and_label
 
@@ -308,6 +309,7 @@ class PicturesWriter(Writer):
 
     def __init__(self, path: Path, fields: Mapping[str, Field]) -> None:
         self.path = path
+        self.fields = fields
         self.codec = Picture()
         self.data, self.label = _picture_and_label(path, fields)
         self.classes = fields[self.label].classes if self.label else ()
@@ -343,6 +345,7 @@ class PicturesWriter(Writer):
     def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
         assert self.temporary is not None
         self._check_own(self.temporary)
+        rows = checked_rows(self.path, self.fields, rows)
         labels = np.asarray(rows[self.label]).reshape(-1).tolist() if self.label else None
         for row, picture in enumerate(rows[self.data]):
             folder = "" if labels is None else f"{self._folder(labels[row])}/"

@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nacre import DataError
-from nacre.files import NewFile, os_errors
+from nacre.files import NewFile, hold, os_errors
+
+OTHERS = "another writer"
+"""What errors call those that have locked a file."""
 
 
 class Beside(NewFile):
@@ -34,7 +37,7 @@ class Beside(NewFile):
 
 
 class InPlace:
-    """A file that is continued, or begun, in its place; its bytes are written to `stream`.
+    """A file that is continued, or begun, in its place, by one writer at a time; its bytes are written to `stream`.
 
     What was flushed survives a crash. `drop` leaves what was there before, and so does a `commit` that fails.
 
@@ -43,13 +46,18 @@ class InPlace:
     """
 
     def __init__(self, path: Path, where: Path | None = None) -> None:
-        """Open the file; messages begin with `where`, if it is given."""
+        """Open the file; messages begin with `where`, if it is given.
+
+        Raises:
+            DataError: another writer continues it, or it cannot be written.
+        """
         self.path = path
         self.where = where or path
-        self.was_there = path.exists()
         with self.writing():
-            self.stream = io.BufferedRandom(io.FileIO(path, "r+" if self.was_there else "w+"))
+            file, was_there = open_alone(path, self.where)
+            self.stream = io.BufferedRandom(io.FileIO(file, "r+"))
             self.start = self.stream.seek(0, os.SEEK_END)
+        self.was_there = was_there or self.start > 0  # another writer may have made it meanwhile
 
     @contextmanager
     def writing(self) -> Generator[None]:
@@ -91,6 +99,27 @@ class InPlace:
                 discard(self.stream)
             if not self.was_there:
                 self.path.unlink()
+
+
+def open_alone(path: Path, where: Path) -> tuple[int, bool]:
+    """Open a file that only this writer continues until it is closed; return also whether it was there.
+
+    Raises:
+        DataError: another writer has it, in this process or another; the message begins with `where`.
+        OSError: it cannot be opened.
+    """
+    while True:
+        was_there = path.exists()
+        file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+        try:
+            hold(file, where, DataError, OTHERS)
+            removed = not os.fstat(file).st_nlink  # just now, by a writer that had begun it
+        except BaseException:
+            os.close(file)
+            raise
+        if not removed:
+            return file, was_there
+        os.close(file)
 
 
 def discard(stream: io.BufferedRandom) -> None:

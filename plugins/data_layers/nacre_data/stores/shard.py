@@ -14,7 +14,7 @@ from nacre.files import Watched, check_file, make_folder, os_errors
 
 from ..files import inside
 from .entries import Entries
-from .packed import DESCRIBING, CodecName, PackedReader, Packing, check_continued, file_to_continue, wanted_of
+from .packed import DESCRIBING, CodecName, PackedReader, Packing, check_same_records, file_to_continue, wanted_of
 from .places import Beside, InPlace
 
 DATA = "shard.dat"
@@ -217,12 +217,15 @@ class ShardAppender(ShardWriter):
     def __init__(self, store: Shard, path: Path, packing: Packing) -> None:
         file = file_to_continue(path, DATA, SINGLE)
         known: list[bytes] = []
-        end = self._checked(store, path, packing, file, known) if file.exists() and file.stat().st_size else 0
         if file != path:
             with os_errors(path, "cannot be written", DataError):
                 make_folder(path)
-        place = InPlace(file, path)
-        place.cut(end)
+        place = InPlace(file, path)  # first: another writer may have continued it just now
+        try:
+            place.cut(self._checked(store, path, packing, file, known) if place.start else 0)
+        except BaseException:
+            place.drop()
+            raise
         self._begin(path, packing, place)
         self.known.update(known)
         self.count = len(known) - (DESCRIBING.encode() in self.known)
@@ -241,7 +244,7 @@ class ShardAppender(ShardWriter):
                 raise DataError(f"{path}: {tuples.torn}", "remove it, or use another name")
             if keys == [DESCRIBING.encode()]:
                 return 0  # it is begun again
-            check_continued(ShardReader(str(path), tuples, store.codec, wanted_of(packing)), packing)
+            check_same_records(ShardReader(str(path), tuples, store.codec, wanted_of(packing)), packing)
             known += keys
             if tuples.torn:
                 lost = tuples.size - tuples.end

@@ -20,7 +20,7 @@ from numpy.lib.format import write_array
 from nacre import DataError, Field, Reader, Store, Writer
 from nacre.files import NewFile, Watched, check_file, os_errors
 
-from ..checks import NUMBERS
+from ..checks import NUMBERS, checked_rows
 from ..codecs.packed import PICTURE
 from ..files import Modest
 from .entries import Entries
@@ -341,11 +341,12 @@ class TarWriter(Writer):
             self._write(ABOUT, json.dumps(about).encode())
 
     def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
-        for row in range(len(next(iter(rows.values())))):
+        checked = checked_rows(self.path, self.fields, rows)
+        for row in range(len(next(iter(checked.values())))):
             name = re.sub(r"[^A-Za-z0-9_-]", "_", keys[row])[:80] if keys else ""
             key = f"{self.count:08d}_{name}" if name else f"{self.count:08d}"
             for field_name, field in self.fields.items():
-                kind, data = self._encoded(field_name, field, rows[field_name][row])
+                kind, data = self._encoded(field_name, field, checked[field_name][row])
                 plain = PLAIN.get(PICTURE if field.codec else kind) == field_name
                 self._write(f"{key}.{kind}" if plain else f"{key}.{field_name}.{kind}", data)
             self.count += 1
