@@ -316,7 +316,10 @@ MESSAGES: list[Message] = [
     ),
     (
         lambda: solve(Solver("SGD"), trained(DATA, ip("a", "data"))),
-        "the net has no loss layer, so there is nothing to back-propagate",
+        (
+            "the net has no loss layer, so there is nothing to back-propagate\n"
+            "  add one that compares what the net computes with what is wanted; `nacre layers` lists the losses"
+        ),
     ),
     (
         lambda: (Path("lenet.toml").write_text(""), load("lenett.toml")),

@@ -109,6 +109,17 @@ def _commands_with(option: str) -> list[str]:
     return [f"nacre {name}" for name, command in commands.items() if any(option in one.opts for one in command.params)]
 
 
+def _key_of(option: str, command: click.Command) -> str:
+    """Return the key of the net file that is set by a command's `--set`, and meant by an option that there is not."""
+    from ..training.solver import Solver
+
+    if not any("--set" in one.opts for one in command.params):
+        return ""
+    name, fields = option.lstrip("-").replace("-", "_"), {field.name for field in Solver.fields()}
+    meant = next((one for one in (name, f"max_{name}", Solver.elsewhere.get(name, "")) if one in fields), "")
+    return f"solver.{meant}" if meant else ""
+
+
 def described_error(error: BaseException) -> tuple[int, str, str]:
     """Return the exit code for an error, its message and its remedy."""
     import traceback
@@ -125,6 +136,8 @@ def described_error(error: BaseException) -> tuple[int, str, str]:
         if context is not None:
             if isinstance(error, click.NoSuchOption) and (others := _commands_with(error.option_name)):
                 remedy = f"{error.option_name} is an option of {', '.join(others)}; "
+            elif isinstance(error, click.NoSuchOption) and (key := _key_of(error.option_name, context.command)):
+                remedy = f"write --set {key}=...; "
             remedy += f"{context.command_path} --help shows the options and arguments"
     elif isinstance(error, OSError) and error.strerror:
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""

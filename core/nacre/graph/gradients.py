@@ -87,7 +87,10 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
         TopologyError: a blob feeds several back-propagating layers, or needs a gradient but reaches no loss.
     """
     if not any((node.layer.has_loss and node.layer.can_do_bp) or _needs_no_loss(node.layer) for node in wiring.nodes):
-        raise TopologyError("the net has no loss layer, so there is nothing to back-propagate")
+        raise TopologyError(
+            "the net has no loss layer, so there is nothing to back-propagate",
+            "add one that compares what the net computes with what is wanted; `nacre layers` lists the losses",
+        )
     going_back = [back_propagates(wiring, wanted, index) for index in range(len(wiring.nodes))]
     for number, one in enumerate(wiring.wires):
         users = [

@@ -112,6 +112,8 @@ def open_source(
     try:
         if reader.count is None:
             return SequentialState(layer, backend, reader, opened)
+        if not reader.count:
+            raise DataError(f"{layer.name}: there are no records in {', '.join(map(str, layer.source))}")
         limits = layer.cache_bytes, 0 if layer.processes else AT_ONCE
         return RecordSourceState(layer, backend, StoreRecords(layer.name, layer.tops, reader, *limits))
     except BaseException:

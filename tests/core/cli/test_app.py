@@ -347,3 +347,11 @@ def test_the_door_for_authors_of_commands_has_every_name_that_it_says() -> None:
 def test_an_option_of_another_command_is_told_whose_it_is() -> None:
     told = run("predict", "small.toml", "--workers", "2", code=2).err
     assert "\n  --workers is an option of nacre train; nacre predict --help shows" in told
+
+
+@pytest.mark.parametrize(
+    ("option", "key"), [("--iter", "max_iter"), ("--max-epoch", "max_epoch"), ("--lr", "lr_policy"), ("--bakend", "")]
+)
+def test_an_option_for_a_field_of_the_solver_is_told_as_set(option: str, key: str) -> None:
+    told = run("train", "small.toml", option, "5", code=2).err
+    assert f"\n  {f'write --set solver.{key}=...; ' if key else ''}nacre train --help shows" in told

@@ -413,7 +413,7 @@ def test_the_first_line_of_a_training_counts_the_parameters_of_the_whole_net():
         return [*lenet(WAYS["by features"])[:-1], BatchNormLayer(name="norm", bottoms=["ip2"], tops=["y"])]
 
     whole = Net("net", make(), backend="numpy", freeze=["ip1"], allocate=False, **OPTIONS)
-    expected = begin_text(whole, solver()).replace("iterations of 12 records", "iterations of 12 records on 2 ranks")
+    expected = begin_text(whole, solver()).replace(" on numpy;", " on numpy, 2 ranks;")
     first, _ = nets_of(make, crew(2), freeze=["ip1"], allocate=False)
     assert begin_text(first, solver()) == expected
 
