@@ -257,3 +257,11 @@ def test_what_bytes_cannot_hold() -> None:
         changed(Cutout(size=1, fill=300), np.ones((2, 2)), 0, 0)
     with pytest.raises(DataError, match=r"RandomAffine: fill=\(0\.5,\), but the pictures hold numbers of type uint8"):
         changed(RandomAffine(degrees=1, fill=0.5), np.ones((2, 2)), 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["int32", "uint32", "int64", "uint64"])
+def test_the_largest_colours_stay_large(kind):
+    most = np.iinfo(kind).max
+    pictures = np.full((2, 1, 2, 2), most, kind)
+    ColorJitter(brightness=0.5).change(pictures, np.full((2, 4), 0.9))
+    assert int(pictures.min()) > most - most // 1000

@@ -356,3 +356,25 @@ def test_torch_datasets() -> None:
 
 def test_nothing_is_imported_for_it() -> None:
     assert "datasets" not in sys.modules
+
+
+def test_a_generator_may_fill_one_array_again_and_again():
+    def numbers():
+        array = np.zeros(2, np.float32)
+        for number in range(8):
+            array[:] = number
+            yield {"data": array}
+
+    net = Net("n", [IterableDataLayer(name="d", tops=["data"], data=numbers, batch_size=4)], phase="test")
+    net.forward()
+    assert net.blob("data")[:, 0].tolist() == [0, 1, 2, 3]
+    net.shutdown()
+
+
+def test_a_number_that_the_first_items_type_cannot_hold_is_refused():
+    items = [{"data": np.float16(1)}, {"data": np.float64(2)}, {"data": np.float64(1e6)}]
+    layer = IterableDataLayer(name="d", tops=["data"], data=items, batch_size=3)
+    net = Net("n", [layer], phase="test")
+    with pytest.raises(DataError, match=r"item 2: 'data' has the shape .* and type float64, but in the first item"):
+        net.forward()
+    net.shutdown()

@@ -190,3 +190,12 @@ def test_names_of_columns_are_learned_in_training() -> None:
             net.derive("test")
     with pytest.raises(ConfigError, match="column_names name the top 'y', but it must be one of x"):
         MemoryDataLayer(name="d", column_names={"y": ["a"]}, **fields)
+
+
+@pytest.mark.parametrize("name", ["list", "dict", "array"])
+def test_masked_values_are_refused(name):
+    array = np.ma.masked_equal(np.array([1.0, -999, 3]), -999)
+    data = {"list": [array], "dict": {"data": array}, "array": array}[name]
+    with pytest.raises(DataError, match="1 masked values, but a blob has no masks"):
+        MemoryDataLayer(name="d", tops=["data"], data=data, batch_size=3)
+    assert MemoryDataLayer(name="d", tops=["data"], data=[array[:1]], batch_size=1)

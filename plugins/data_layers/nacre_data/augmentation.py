@@ -216,7 +216,8 @@ class ColorJitter(Augmentation):
 
     def change(self, pictures: np.ndarray, drawn: np.ndarray) -> None:
         count, channels, *_ = pictures.shape
-        kind = np.float64 if pictures.dtype == np.float64 else np.float32
+        exact = pictures.dtype == np.float64 or (pictures.dtype.kind in "iu" and pictures.dtype.itemsize > 2)
+        kind = np.float64 if exact else np.float32
         before = pictures.reshape(count, channels, -1).astype(kind)
         limits = (self.brightness, self.contrast, self.saturation)
         bright, contrast, saturation = (1 + (2 * drawn[:, place] - 1) * limit for place, limit in enumerate(limits))
@@ -234,7 +235,10 @@ class ColorJitter(Augmentation):
                 found += part
         if pictures.dtype.kind != "f":
             info = np.iinfo(np.uint8 if pictures.dtype == bool else pictures.dtype)
-            np.clip(np.rint(after, out=after), info.min, info.max, out=after)
+            most = kind(info.max)
+            if int(most) > info.max:  # of 64 bits, which would wrap around
+                most = np.nextafter(most, kind(0))
+            np.clip(np.rint(after, out=after), info.min, most, out=after)
         np.copyto(pictures, after.reshape(pictures.shape), casting="unsafe")
 
     def _colours(self, saturation: np.ndarray, drawn: np.ndarray) -> np.ndarray:

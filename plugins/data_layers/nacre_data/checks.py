@@ -57,7 +57,7 @@ def checked_rows(
             if values.shape[1:] != field.shape and len(values):
                 message = f"{where}: the rows of '{name}' have the shape {values.shape[1:]}, but it has {field.shape}"
                 raise DataError(message, "give an array (rows, *shape)")
-            values = values.reshape(-1, *field.shape) if len(values) else np.empty((0, *field.shape), values.dtype)
+            values = values if len(values) else np.empty((0, *field.shape), values.dtype)
         checked[name] = values
     if not lengths_differ:
         check_counts(str(where), [*checked], [*map(len, checked.values())])

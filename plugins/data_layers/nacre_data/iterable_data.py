@@ -196,7 +196,7 @@ class ItemReader(Reader):
         entries = self._entries(item, number)
         for name, array in entries.items():
             field = self.fields[name]
-            if array.shape != field.shape or not _fits(array.dtype, np.dtype(field.dtype)):
+            if array.shape != field.shape or not _fits(array, np.dtype(field.dtype)):
                 raise DataError(
                     f"{self.key(number)}: '{name}' has the shape {array.shape} and type {array.dtype}, "
                     f"but in the first item {field.shape} and {field.dtype}",
@@ -208,9 +208,14 @@ class ItemReader(Reader):
         return f"item {number}"
 
 
-def _fits(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Return whether no number of a type is another one in the wanted type, apart from rounding."""
-    return given == wanted or given.kind == wanted.kind == "f" or np.can_cast(given, wanted, "safe")
+def _fits(array: np.ndarray, wanted: np.dtype[Any]) -> bool:
+    """Return whether no number is another one in the wanted type, apart from rounding."""
+    if array.dtype == wanted or np.can_cast(array.dtype, wanted, "safe"):
+        return True
+    if not array.dtype.kind == wanted.kind == "f":
+        return False
+    with np.errstate(over="ignore"):
+        return bool(np.array_equal(np.isinf(array.astype(wanted)), np.isinf(array)))
 
 
 class NumberedItems(ItemReader):
@@ -252,7 +257,9 @@ class ItemsInOrder(ItemReader):
         super().__init__(data, first, tops, columns)
 
     def rows(self, start: int = 0) -> Iterator[Mapping[str, Any]]:
-        return (self.record(item, number) for number, item in enumerate(islice(self.all, start, None), start))
+        for number, item in enumerate(islice(self.all, start, None), start):
+            # copied: records of a batch are kept until it is whole, and a generator may fill one array again and again
+            yield {name: array.copy() for name, array in self.record(item, number).items()}
 
     def close(self) -> None:
         end: Callable[[], None] | None = getattr(self.items, "close", None)

@@ -27,12 +27,20 @@ class Arrays(Converted[Given, Read]):
     @staticmethod
     def convert(value: Any) -> Read:
         if isinstance(value, Mapping):
-            return {str(name): np.asarray(array) for name, array in value.items()}
+            return {str(name): _whole(array) for name, array in value.items()}
         if hasattr(value, "__array__"):
-            return (np.asarray(value),)
+            return (_whole(value),)
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise ValueError
-        return tuple(np.asarray(array) for array in value)
+        return tuple(_whole(array) for array in value)
+
+
+def _whole(value: Any) -> np.ndarray:
+    """Return an array; raise DataError if values of it are masked, for which there would be any numbers."""
+    if np.ma.is_masked(value):
+        message = f"an array of data has {np.ma.count_masked(value):,} masked values, but a blob has no masks"
+        raise DataError(message, "give numbers for them, such as array.filled(0)")
+    return np.asarray(value)
 
 
 def _numbered(array: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:

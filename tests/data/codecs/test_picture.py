@@ -475,3 +475,17 @@ def test_what_is_written_is_read_again(pixels: np.ndarray) -> None:
 def test_what_is_no_picture_is_not_written(record: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="picture"):
         Picture().encode(record)
+
+
+def test_a_tiff_says_how_many_bits_it_has():
+    entries = [(256, 3, 2), (257, 3, 1), (258, 3, 12), (259, 3, 1), (262, 3, 1), (273, 4, 8), (277, 3, 1), (278, 3, 1)]
+    entries.append((279, 4, 3))
+    head = b"II*\0" + struct.pack("<I", 12) + b"\xff\xf8\x00\0" + struct.pack("<H", len(entries))
+    data = head + b"".join(struct.pack("<HHII", tag, kind, 1, value) for tag, kind, value in entries) + bytes(4)
+    assert Picture().pixels(data).ravel().tolist() == [255, 128]
+
+
+def test_a_tiff_of_16_bits_says_which_number_is_white():
+    file = io.BytesIO()
+    Image.fromarray(np.array([[0, 65535]], np.uint16)).save(file, "TIFF", tiffinfo={262: 0})
+    assert Picture().pixels(file.getvalue()).ravel().tolist() == [255, 0]

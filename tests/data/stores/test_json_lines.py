@@ -2,7 +2,6 @@
 
 import json
 import os
-import select
 import threading
 import tracemalloc
 from pathlib import Path
@@ -315,7 +314,7 @@ def test_records_come_through_a_pipe_in_each_pass(tmp_path: Path) -> None:
 def test_a_pipe_that_is_opened_anew_while_it_is_read_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, writers, real = tmp_path / "x.jsonl", list[int](), select.select
+    path, writers = tmp_path / "x.jsonl", list[int]()
 
     def late(*files: Any) -> Any:
         if writers:
@@ -328,7 +327,8 @@ def test_a_pipe_that_is_opened_anew_while_it_is_read_is_waited_for(
     os.mkfifo(path)
     with Pipe(path) as pipe:
         os.close(os.open(path, os.O_WRONLY))
-        monkeypatch.setattr(select, "select", late)
+        real = pipe.waiting.select
+        monkeypatch.setattr(pipe.waiting, "select", late)
         assert pipe.read(4) == b"late"
         os.close(writers[0])
 

@@ -29,6 +29,7 @@ ENDINGS = {
 }
 """Formats that are read. Pillow looks at the content, and would start Ghostscript for PostScript in any file."""
 FORMATS = tuple(ENDINGS)
+BITS, PHOTOMETRIC, MIN_IS_WHITE = 258, 262, 0  # tags of TIFF
 MAX_PIXELS = 1 << 26
 GREY = ("1", "L", "LA", "I")
 PLAIN = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
@@ -293,8 +294,14 @@ def _has_16_bits(image: Image) -> bool:
 
 
 def _of_16_bits(image: Image) -> Image:
-    """Return a grey picture of 16 bits in 8: 65535 is white, as 255 is."""
-    grey = _pillow().fromarray(((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8))  # rounds
+    """Return a grey picture of 16 bits in 8: 65535 is white, as 255 is; a TIFF may say less, or that 0 is white."""
+    tags = getattr(image, "tag_v2", {})
+    bits = tags.get(BITS, 16)
+    most = (1 << (bits if isinstance(bits, int) else bits[0])) - 1
+    numbers = np.minimum(np.asarray(image).astype(np.uint32), most)
+    if tags.get(PHOTOMETRIC) == MIN_IS_WHITE:
+        numbers = most - numbers
+    grey = _pillow().fromarray(((numbers * 255 + most // 2) // most).astype(np.uint8))  # rounds
     if "transparency" in image.info:
         grey.info["transparency"] = image.info["transparency"] // 257
     return grey

@@ -12,6 +12,7 @@ import numpy as np
 from nacre import DataError, Field, Reader, Writer, open_records
 from nacre.cli import OutputFile, common, json_option, print_json, warn
 
+from ..stores.errors import NeedsFields
 from .options import (
     Sources,
     Targets,
@@ -42,8 +43,7 @@ def command(sources: Sources, target: Path | str, targets: Targets, shape: str |
     """
     with targets.place(target) as path:
         count, fields = convert(sources, path, targets, shape)
-        with open_records([path], store=targets.store) as made:
-            written = made.fields
+        written = _written(path, targets, fields)
     for message in lost(fields, written):
         warn(f"{target}: {message}")
     if as_json:
@@ -51,6 +51,16 @@ def command(sources: Sources, target: Path | str, targets: Targets, shape: str |
         return
     kinds = "; ".join(f"{name} {field.dtype} {shape_text(field)}" for name, field in written.items())
     click.echo(f"wrote {target}: {count_text(count)}, {kinds}")
+
+
+def _written(path: Path, targets: Targets, fields: Mapping[str, Field]) -> Mapping[str, Field]:
+    """Return the fields that the target has when it is read, or those written if its store has to be told how."""
+    try:
+        with open_records([path], store=targets.store) as made:
+            return made.fields
+    except NeedsFields as error:
+        warn(f"{error.args[0]}: whoever reads it has to say {', '.join(error.fields)} in the store")
+        return fields
 
 
 def convert(sources: Sources, target: Path, targets: Targets, shape: str | None) -> tuple[int, Mapping[str, Field]]:

@@ -84,6 +84,7 @@ class Rows:
     def __init__(self, records: list[str], separator: str, where: Callable[[int], str]) -> None:
         self.records = records
         self.separator = separator
+        self.divided: list[list[str]] | None = None
         text = "\n".join(records)
         self.parsed = self._parse(where) if '"' in text or "\r" in text else None
 
@@ -106,8 +107,11 @@ class Rows:
         return row
 
     def all(self) -> list[list[str]]:
-        """Return all cells of each record."""
-        return [record.split(self.separator) for record in self.records] if self.parsed is None else self.parsed
+        """Return all cells of each record, which are divided once."""
+        if self.divided is None:
+            divided = [record.split(self.separator) for record in self.records] if self.parsed is None else self.parsed
+            self.divided = divided
+        return self.divided
 
     def widths(self) -> list[int]:
         """Return the number of cells of each record."""
@@ -127,7 +131,7 @@ class Rows:
     def cells(self, columns: tuple[int, ...], width: int) -> list[str]:
         """Return the cells of all records in some columns; each record has `width` cells."""
         first, behind = columns[0], width - columns[0]
-        if self.parsed is None and len(columns) == 1:
+        if self.parsed is None and self.divided is None and len(columns) == 1:
             if first < behind:
                 return [record.split(self.separator, first + 1)[first] for record in self.records]
             return [record.rsplit(self.separator, behind)[-behind] for record in self.records]

@@ -22,12 +22,13 @@ from .columns import Table, check_names, columns_of, part_names
 from .continued import TEXT as CLASSES
 from .continued import as_text, check_continued
 from .errors import NeedsFields
-from .lines import FILL, ROWS, LinesWriter, TextFile, class_names
+from .lines import FILL, ROWS, LinesWriter, TextFile, check_whole, class_names
 from .table_options import TableOptions
 
 MOST_COLUMNS = 1 << 17  # of which Python keeps names and numbers
 DECIMAL_COMMA = re.compile("[+-]?[0-9]+,[0-9]+")
 TYPES = {"b": "int64", "i": "int64", "u": "int64", "f": "float64"}
+FEW = 8  # columns that are looked for one after the other; for more each record is divided once
 FILL_TEXTS = f"{FILL}; a missing text is then a class of its own"
 
 
@@ -121,6 +122,8 @@ class CSVReader(Reader):
         missing = [column for column, cell in enumerate(row) if self.cells.kind(cell) == MISSING]
         while missing and (some := list(islice(records, ROWS))):
             rows = self._divided(some)
+            if len(missing) > FEW:
+                rows.all()
             for column in missing.copy():
                 cells = zip(some, rows.cells((column,), self.width), strict=True)
                 found = next(((line, cell) for (line, _), cell in cells if self.cells.kind(cell) != MISSING), None)
@@ -164,6 +167,8 @@ class CSVReader(Reader):
         for all_lines, records in self.text.scan(quotes=True):
             lines, skip, rows = all_lines[skip:].tolist(), 0, self._rows(records[skip:], all_lines[skip:].__getitem__)
             self._check_widths(rows, lines)
+            if len(self.singles) > FEW:
+                rows.all()
             for single in self.singles.values():
                 single.look(rows.cells((single.column,), self.width), lines)
         if header:
@@ -192,6 +197,8 @@ class CSVReader(Reader):
 
     def _read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
         rows = self._rows(self.text.read(numbers), lambda row: self.text.line(int(numbers[row])))
+        if len(out) > FEW:
+            rows.all()
         for name, places in out.items():
             columns = self.parts[name].columns
             if self.fields[name].classes:
@@ -289,10 +296,14 @@ class CSVWriter(LinesWriter):
     def __init__(self, options: CSV, path: Path, fields: Mapping[str, Field], *, append: bool) -> None:
         self.cells = options.cells(path)
         for name, field in fields.items():
-            self._check_classes(f"{path}: the classes of '{name}'", field, self.cells)
+            self._check_classes(f"{path}: the classes of '{name}'", field, self.cells, fills=options.fill is not None)
         self.has_header = options.header is not False
         self.names, self.order = columns_of(fields)
         check_names(path, self.names)
+        for name in self.names if self.has_header else ():
+            if not name or (options.header is None and self.cells.kind(name) != TEXT):
+                message = f"{path}: a column cannot be called {name!r}, which would be read as something else"
+                raise DataError(message, "rename the field, or use a .jsonl or .h5 file")
         super().__init__(path, fields, options.encoding, append=append)
         self.with_keys: bool | None = None
         if self.size_before:
@@ -335,10 +346,12 @@ class CSVWriter(LinesWriter):
         return DataError(message, "use another name")
 
     @staticmethod
-    def _check_classes(where: str, field: Field, cells: Cells) -> None:
+    def _check_classes(where: str, field: Field, cells: Cells, *, fills: bool) -> None:
         if not _are_texts(field):
             return  # read as numbers, they are the same
-        if odd := [one for one in field.classes if (one and cells.kind(one) != TEXT) or "\r" in one]:
+        # a class without letters is read as a missing value, for which `fill` makes a class
+        odd = [one for one in field.classes if (cells.kind(one) != TEXT and (one or not fills)) or "\r" in one]
+        if odd:
             message = f"{where} cannot be written: {odd[0][:40]!r} would be read as something else"
             raise DataError(message, "use a .jsonl or .h5 file")
 
@@ -362,6 +375,7 @@ class CSVWriter(LinesWriter):
         classes = self.fields[name].classes
         if classes:
             return [[text] for text in class_names(self.path, name, array, classes)]
+        check_whole(self.path, name, array)
         array = array.reshape(len(array), -1)
         texts = (array.astype(np.uint8) if array.dtype.kind == "b" else array).astype(str).tolist()
         if self.cells.decimal == "," and array.dtype.kind == "f":

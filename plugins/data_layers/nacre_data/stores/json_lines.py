@@ -18,7 +18,7 @@ from nacre import DataError, Field, Reader, Store, Writer, class_order, nearest
 from ..checks import checked_rows
 from .continued import TEXT, as_text, check_continued
 from .errors import NeedsFields
-from .lines import FILL, LONGEST, ROWS, LinesWriter, TextFile, class_names
+from .lines import FILL, LONGEST, ROWS, LinesWriter, TextFile, check_whole, class_names
 from .pipe import Pipe, is_pipe
 from .places import InPlace
 
@@ -353,6 +353,7 @@ class JSONLinesWriter(LinesWriter):
         columns = {KEY: list(keys)} if keys else {}
         for name, array in checked_rows(self.path, self.fields, rows).items():
             field = self.fields[name]
+            check_whole(self.path, name, array)
             columns[name] = class_names(self.path, name, array, field.classes) if field.classes else _values(array)
         try:
             lines = [

@@ -246,3 +246,10 @@ def class_names(path: Path, name: str, numbers: np.ndarray, texts: tuple[str, ..
         number = numbers[wrong[0]]
         raise DataError(f"{path}: '{name}' is {number}, but there are {len(texts)} classes, counted from 0")
     return [texts[number] for number in numbers.astype(np.int64).tolist()]
+
+
+def check_whole(path: Path, name: str, array: np.ndarray) -> None:
+    """Raise DataError if a whole number is too large for int64, as which it would be read."""
+    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+        message = f"{path}: '{name}' is {array.max()}, but whole numbers are read up to {np.iinfo(np.int64).max}"
+        raise DataError(message, "use a .h5 or .npz file")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-import select
+import selectors
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +32,11 @@ class Pipe(io.RawIOBase):
         with os_errors(path, "cannot be read", DataError):
             self.file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         self.wakes, self.wake = os.pipe()
+        self.waiting = getattr(
+            selectors, "PollSelector", selectors.SelectSelector
+        )()  # select() takes no number above 1023
+        for file in (self.file, self.wakes):
+            self.waiting.register(file, selectors.EVENT_READ)
 
     def readable(self) -> bool:
         return True
@@ -43,7 +48,7 @@ class Pipe(io.RawIOBase):
             DataError: `interrupt` was called.
         """
         while True:
-            if self.wakes in select.select([self.file, self.wakes], [], [])[0]:
+            if self.wakes in [key.fd for key, _ in self.waiting.select()]:
                 raise DataError(f"{self.path}: it was closed while it was read")
             # another process may have read the bytes, or opened the pipe to write after the last writer closed it
             with os_errors(self.path, "cannot be read", DataError), suppress(BlockingIOError):
@@ -58,6 +63,7 @@ class Pipe(io.RawIOBase):
     def close(self) -> None:
         with self.lock:
             if not self.closed:
+                self.waiting.close()
                 for file in (self.file, self.wakes, self.wake):
                     os.close(file)
             super().close()

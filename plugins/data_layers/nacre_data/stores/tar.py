@@ -196,7 +196,7 @@ class TarReader(Reader):
         if (smallest := int(sizes.argmin())) and sizes[smallest] < prod(first.shape) * first.itemsize:
             message = f"'{column.name}' has {sizes[smallest]:,} bytes, but the numbers of the first {first.nbytes:,}"
             raise DataError(f"{self.path}: {self.key(smallest)}: {message}")
-        return Field(first.shape, first.dtype.name)
+        return Field(first.shape, first.dtype.name, () if first.shape else tuple(about.get("classes", ())))
 
     # Reading
 
@@ -362,6 +362,9 @@ class TarWriter(Writer):
         array = np.asarray(value, field.dtype)
         if field.shape == () and array.dtype == np.int64:
             return NUMBER, str(int(array)).encode()
+        if not array.size:
+            message = f"{self.path}: record {self.count}: '{name}' has the shape {array.shape}, which holds no number"
+            raise DataError(message, "leave the record out, or use a .lmdb or .shard file")
         content = io.BytesIO()
         write_array(content, array, allow_pickle=False)
         return ARRAY, content.getvalue()
