@@ -196,18 +196,16 @@ def test_a_resumed_training_validates_with_the_same_noise() -> None:
             backend="numpy",
         )
 
-    def made() -> Solver:
+    def train(max_iter: int, **resume: Any) -> tuple[Any, bytes]:
         policy = DecayOnValidation(base=0.1, gamma=0.7)
-        return solver(ValidationPerformance(every_n_iter=2), lr_policy=policy, max_iter=40)
+        with net() as made:
+            validation = ValidationPerformance(every_n_iter=2)
+            training = solver(validation, lr_policy=policy, max_iter=max_iter).solve(made, quiet=True, **resume)
+            return training, weights(made)
 
-    with net() as whole:
-        training = made().start(whole)
-        for _ in range(15):
-            training.step()
-        snapshot = saved(training)
-        training.run()
-        assert training.lr < 0.1
-        with net() as resumed:
-            again = made().solve(resumed, resume=snapshot)
-            assert (weights(resumed), again.lr) == (weights(whole), training.lr)
-            assert again.history["validation"]["loss"].tolist() == training.history["validation"]["loss"].tolist()
+    whole, expected = train(40)
+    assert whole.lr < 0.1
+    begun, _ = train(16)
+    resumed, found = train(40, resume=saved(begun))
+    assert (found, resumed.lr) == (expected, whole.lr)
+    assert resumed.history["validation"]["loss"].tolist() == whole.history["validation"]["loss"].tolist()
