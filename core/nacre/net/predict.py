@@ -282,7 +282,9 @@ def _transformed(
     import numpy as np
 
     whole = all(np.dtype(one.dtype).kind in "biu" for one in (batch, net.memory.final[name]))
-    given = np.array(batch, np.int64 if whole else net.dtype)
+    given = np.asarray(batch, np.int64 if whole else net.dtype)
+    if given is batch and not _takes_numbers_alone(source):
+        given = given.copy()  # which the source may change
     randoms, scalars = _known.setdefault(net, Known()).randoms, net.scalars
     if (random := randoms.get(name)) is None:
         random = randoms[name] = RecordRandom(net.seed, f"predict-{name}", lambda: int(scalars["step"]))
