@@ -162,11 +162,13 @@ def test_ctrl_c_waits_for_the_other_parts(monkeypatch: pytest.MonkeyPatch) -> No
     net, x = made(), records(16)
     right = net.predict(x)
     inside: list[int] = []
-    run = team.run
+    run, begun, here = team.run, threading.Event(), threading.get_ident()
 
     def interrupted(one: Net, batch: Any, outputs: Any) -> Any:
-        if threading.current_thread() is threading.main_thread():
+        if threading.get_ident() == here:
+            begun.set()
             raise KeyboardInterrupt
+        begun.wait()  # or there might be no part left for this thread
         inside.append(1)
         try:
             return run(one, batch, outputs)

@@ -133,7 +133,10 @@ MESSAGES: list[Message] = [
     ),
     (
         lambda: hdf5(data=X, label=Y[:3]),
-        "train: train.h5: 'label' has 3 records, but 'data' has 4",
+        (
+            "train: train.h5: 'label' has 3 records, but 'data' has 4\n"
+            "  name the fields that are wanted: their datasets count the records"
+        ),
     ),
     (
         lambda: hdf5(data=X[:1], label=Y[:1]),

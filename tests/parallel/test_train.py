@@ -122,7 +122,11 @@ def parameters(path: str = "snapshots") -> dict[str, np.ndarray]:
 
 
 def without_speed(text: str) -> str:
-    return re.sub(r"[\d,.]+ records/s|: [\d.]+ s|, waited for data .*", "", text).replace(" on 2 ranks", "")
+    return (
+        re.sub(r"[\d,.]+ records/s|: [\d.]+ s|, waited for data .*", "", text)
+        .replace(" on 2 ranks", "")
+        .replace(", 2 ranks", "")
+    )
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ HEAVY = {
 }
 # Of nacre only what the registry and the command line are made of.
 OURS = {
-    *("nacre", "nacre._version", "nacre.errors", "nacre.hooks", "nacre.text", "nacre.files", "nacre.discovery"),
+    *("nacre", "nacre._version", "nacre.errors", "nacre.hooks", "nacre.text", "nacre.threads", "nacre.files"),
+    "nacre.discovery",
     *(
         f"nacre.discovery.{name}"
         for name in ["discovery", "guard", "kernels", "lazy", "loading", "offers", "pins", "registry", "settings"]

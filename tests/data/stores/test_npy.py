@@ -2,6 +2,7 @@
 
 import io
 import os
+import threading
 import tracemalloc
 import warnings
 import zipfile
@@ -136,15 +137,29 @@ def test_a_header_is_read_without_warnings_by_one_thread_at_a_time(
     np.save(tmp_path / "a.npy", np.zeros(3))
     before, read, held = list(warnings.filters), HEADERS[1, 0], list[bool]()
 
+    def locked() -> bool:
+        """Return whether another thread would have to wait."""
+        free: list[bool] = []
+
+        def take() -> None:
+            free.append(quiet.LOCK.acquire(blocking=False))
+            if free[0]:
+                quiet.LOCK.release()
+
+        other = threading.Thread(target=take)
+        other.start()
+        other.join()
+        return free == [False]
+
     def header(file: Any) -> Any:
-        held.append(quiet.LOCK.locked())
+        held.append(locked())
         warnings.warn("one that is not shown", stacklevel=1)
         return read(file)
 
     monkeypatch.setitem(HEADERS, (1, 0), header)
     NPY().open(tmp_path / "a.npy").close()
     assert held == [True]
-    assert not quiet.LOCK.locked()
+    assert not locked()
     assert warnings.filters == before
 
 

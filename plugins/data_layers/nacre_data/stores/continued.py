@@ -9,8 +9,8 @@ import numpy as np
 
 from nacre import DataError, Field
 
-TEXT = "text"
-"""What stands for the type of a field in formats that write the names of its classes, and not their numbers."""
+TEXT, NUMBERS = "text", "numbers"
+"""What stands for the type of a field in formats of text, which have names of classes, and numbers without a type."""
 
 
 def check_continued(where: str | Path, before: Mapping[str, Field], fields: Mapping[str, Field]) -> None:
@@ -35,14 +35,14 @@ def check_continued(where: str | Path, before: Mapping[str, Field], fields: Mapp
             raise DataError(message, "write records with the same fields, or a new file")
 
 
-def as_text(field: Field, types: Mapping[str, str]) -> Field:
-    """Return what a format of text keeps of a field; `types` are those that it has, by NumPy's kinds."""
-    return Field(field.shape, TEXT if field.classes else types[np.dtype(field.dtype).kind])
+def as_text(field: Field, truths: str = NUMBERS) -> Field:
+    """Return what a format of text keeps of a field; `truths` is what it has for the type bool."""
+    return Field(field.shape, TEXT if field.classes else truths if np.dtype(field.dtype) == bool else NUMBERS)
 
 
 def _told(field: Field | None) -> str:
     """Return what a field holds, as an error tells it."""
     if field is None:
         return "nothing"
-    kind = field.dtype if field.dtype == TEXT else np.dtype(field.dtype).name
+    kind = field.dtype if field.dtype in (TEXT, NUMBERS) else np.dtype(field.dtype).name
     return f"bytes of codec {field.codec}" if field.codec else f"{kind} of shape {field.shape}"

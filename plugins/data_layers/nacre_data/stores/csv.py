@@ -19,15 +19,14 @@ from nacre import DataError, Field, Reader, Store, Writer, class_order
 from ..checks import checked_rows
 from .cells import MISSING, NUMBER, SEPARATORS, TEXT, Cells, Rows, is_int64
 from .columns import Table, check_names, columns_of, part_names
+from .continued import NUMBERS, as_text, check_continued
 from .continued import TEXT as CLASSES
-from .continued import as_text, check_continued
 from .errors import NeedsFields
 from .lines import FILL, ROWS, LinesWriter, TextFile, check_whole, class_names
 from .table_options import TableOptions
 
 MOST_COLUMNS = 1 << 17  # of which Python keeps names and numbers
 DECIMAL_COMMA = re.compile("[+-]?[0-9]+,[0-9]+")
-TYPES = {"b": "int64", "i": "int64", "u": "int64", "f": "float64"}
 FEW = 8  # columns that are looked for one after the other; for more each record is divided once
 FILL_TEXTS = f"{FILL}; a missing text is then a class of its own"
 
@@ -325,7 +324,7 @@ class CSVWriter(LinesWriter):
             if len(row) not in (len(names), len(names) + 1):
                 raise self._other_begin(names)
             kinds = [
-                as_text(Field((), field.dtype, field.classes if _are_texts(field) else ()), TYPES)
+                as_text(Field((), field.dtype, field.classes if _are_texts(field) else ()))
                 for name, field in self.fields.items()
                 for _ in part_names(name, field.shape or ())
             ]
@@ -338,7 +337,7 @@ class CSVWriter(LinesWriter):
         kind = self.cells.kind(cell)
         if kind == MISSING:
             return field
-        return Field((), CLASSES if kind == TEXT else "int64" if is_int64(cell) else "float64")
+        return Field((), CLASSES if kind == TEXT else NUMBERS)
 
     def _other_begin(self, names: Sequence[str]) -> DataError:
         begin = self.cells.separator.join(names)[:80]

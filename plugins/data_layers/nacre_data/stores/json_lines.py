@@ -26,7 +26,6 @@ KEY = "key"
 """What the name of a record is called."""
 LETTERS = "U"
 """NumPy's kind of texts."""
-TYPES = {"b": "bool", "i": "int64", "u": "int64", "f": "float64"}
 NUMBERS = {bool, int, float, type(None)}
 AXES = 32
 """Lists in lists, at most: more than that, and NumPy has no array for them."""
@@ -345,8 +344,11 @@ class JSONLinesWriter(LinesWriter):
         first = self.file.readline(LONGEST).decode("utf-8-sig", "replace").strip()
         records = _Records(self.path, (), 0.0)
         records.look(first, 1)
-        before = {name: Field(seen.shape, TEXT) if seen.texts else seen.field() for name, seen in records.seen.items()}
-        check_continued(self.path, before, {name: as_text(field, TYPES) for name, field in self.fields.items()})
+        before = {
+            name: Field(seen.shape, TEXT) if seen.texts else as_text(seen.field(), "bool")
+            for name, seen in records.seen.items()
+        }
+        check_continued(self.path, before, {name: as_text(field, "bool") for name, field in self.fields.items()})
         self.file.seek(0, os.SEEK_END)
 
     def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:

@@ -32,9 +32,8 @@ class Pipe(io.RawIOBase):
         with os_errors(path, "cannot be read", DataError):
             self.file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         self.wakes, self.wake = os.pipe()
-        self.waiting = getattr(
-            selectors, "PollSelector", selectors.SelectSelector
-        )()  # select() takes no number above 1023
+        # not select(), which takes no number above 1023, unless there is nothing else
+        self.waiting = getattr(selectors, "PollSelector", selectors.SelectSelector)()
         for file in (self.file, self.wakes):
             self.waiting.register(file, selectors.EVENT_READ)
 
