@@ -47,10 +47,9 @@ class Team:
 
     def __init__(self, nets: Sequence[Net], backend: Backend, rows: int) -> None:
         self.nets, self.rows = nets, rows
+        self._backend = backend
         self._pool: ThreadPoolExecutor | None = None
         self._process = 0
-        self._work: Callable[[], None] = _nothing
-        self._run = wrapped(backend, lambda: self._work(), own=True)
 
     def run(self, batch: Mapping[str, np.ndarray], outputs: Sequence[str]) -> dict[str, np.ndarray]:
         """Run one batch of records, or a part of one; return one row of each output for each record."""
@@ -70,8 +69,7 @@ class Team:
                 for name, rows in run(net, {key: array[some] for key, array in batch.items()}, outputs).items():
                     found[name][some] = rows
 
-        self._work = lambda: self._beside(work, parts)
-        self._run()
+        wrapped(self._backend, lambda: self._beside(work, parts), own=True)()
         return found
 
     def _beside(self, work: Callable[[Net], None], parts: deque[Part]) -> None:
@@ -159,7 +157,3 @@ def _next(parts: deque[Part]) -> Part | None:
         return parts.popleft()
     except IndexError:
         return None
-
-
-def _nothing() -> None:
-    """Stand for work before there is any."""

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
 
-from nacre import Array, HostMemory, LayerState, NacreError, Own, Step, Storage, number_of_threads, open_backend
+from nacre import (
+    Array,
+    HostMemory,
+    LayerState,
+    NacreError,
+    Own,
+    Step,
+    Storage,
+    after_fork,
+    number_of_threads,
+    open_backend,
+)
 
 from .dnnl.library import RUNTIMES, advice, find, library
 from .dnnl.primitives import PLAIN, TYPES, Call, describe, into, plain, reorder
@@ -42,8 +52,7 @@ class _Forks:
         cls.count += 1
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_Forks.note)
+after_fork(_Forks.note)
 
 
 def _is_captured(step: Step) -> bool:
