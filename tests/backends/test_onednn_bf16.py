@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixed_nets
+from helper_calls import run
 from mixed_nets import from_file, trained
 from nacre import ConfigError, InputLayer, Layer, Net, Own, Solver, open_backend
 from nacre.config import dumps, load
@@ -21,10 +22,13 @@ from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.losses.square_loss import SquareLossLayer
-from nacre_layers.neurons import ReLU, Tanh
+from nacre_layers.neurons import ELU, GELU, LReLU, ReLU, Sigmoid, SiLU, Softplus, Tanh
 from nacre_layers.pooling.functions import Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_onednn.backend import OnednnBackend
+from nacre_onednn.dnnl.primitives import plain
+from nacre_onednn.helper import native
+from nacre_onednn.kernels.neurons import Function
 from nacre_onednn.kernels.products import GEMM, PACKED, PRODUCT
 from nacre_solvers import SGD
 
@@ -241,3 +245,33 @@ def test_weights_made_narrow_by_the_forward_pass_are_those_of_this_iteration(for
         net.backend.parameters.clear()
     assert distance(found[0][0], found[1][0]) < 1e-2
     assert found[0][1] == pytest.approx(found[1][1], rel=1e-3)
+
+
+@pytest.mark.skipif(native.helper() is None, reason="no helper was compiled")
+@pytest.mark.parametrize(
+    "neuron", [ELU(), GELU(), GELU(approximate="tanh"), LReLU(), Sigmoid(), SiLU(beta=3), Softplus(), Tanh()], ids=str
+)
+def test_neurons_have_the_bits_of_float32_rounded_for_every_number(neuron: Any) -> None:
+    x = np.arange(1 << 16, dtype=np.uint16)
+    dy = np.roll(x, 12345)
+    found: list[list[Any]] = []
+    for narrow in (True, False):
+        function = Function(neuron, "known", narrow=narrow)
+        given = {name: one if narrow else widened(one) for name, one in {"x": x, "known": x, "dy": dy}.items()}
+        results = {name: np.full_like(given["x"], 7) for name in ("y", "dx")}
+        desc = plain(x.size, dtype="bf16" if narrow else "float32")
+        run([function.forward(desc), function.backward(desc)], {**given, **function.tables, **results}, 2)
+        found.append(list(results.values()))
+    for narrow, wide in zip(*found, strict=True):
+        np.testing.assert_array_equal(narrow, rounded(wide))
+
+
+def widened(bits: Any) -> Any:
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def rounded(numbers: Any) -> Any:
+    """Round to the nearest number in bf16, of two to the even one, as its bits; a NaN stays one."""
+    bits = numbers.view(np.uint32)
+    nearest = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    return np.where(np.isnan(numbers), bits >> 16 | 0x40, nearest).astype(np.uint16)

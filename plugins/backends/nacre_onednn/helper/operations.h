@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 28 };
+enum { HELPER_VERSION = 29 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -158,9 +158,12 @@ struct add {
 
 enum { ELU, GELU, GELU_TANH, LRELU, SIGMOID, SILU, SOFTPLUS, TANH };
 
-/* FUNCTION reads x and writes y; FUNCTION_GRADIENT reads dy, and x or y as `known`, and writes dx. */
+/* FUNCTION reads x and writes y; FUNCTION_GRADIENT reads dy, and x or y as `known`, and writes dx. `results` and `slopes` are
+ * those of all numbers of bf16, in the order of their bits; NULL: they are computed. */
 struct function {
     const void *x, *known, *dy;
+    const uint16_t *results;
+    const float *slopes;
     void *y, *dx; /* may be x and dy */
     int64_t size, function, narrow;
     double parameter;
@@ -227,7 +230,10 @@ struct columns {
     int64_t down, right, above, beside, row_step, column_step; /* stride, padding and dilation */
 };
 
-/* Rows of numbers; `centred`: the mean is subtracted. For each worker `scratch` has 4 rows, and `sums` 2. */
+enum { NORM_TOGETHER = 4, NORM_SHORT = 1024 }; /* rows of up to so many numbers are worked on so many at a time */
+
+/* Rows of numbers; `centred`: the mean is subtracted. For each worker `scratch` has 3 rows for each that is worked on at a time, and
+ * `sums` has 2. */
 struct norm {
     const void *x, *dy;
     void *y, *dx;

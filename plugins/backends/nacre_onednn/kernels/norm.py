@@ -10,6 +10,7 @@ from nacre_layers.normalisation.layer_norm import LayerNormState
 from nacre_layers.normalisation.rms_norm import RMSNormState
 
 from ..dnnl.primitives import Call, HelperCall, describe
+from ..helper.native import CONSTANTS
 from .base import Layouts, OnednnKernel, unserved
 
 
@@ -41,7 +42,8 @@ class NormKernel(OnednnKernel, reads="inputs"):
         axis = axis_of(layer, blob.shape)
         rows, size = prod(blob.shape[:axis]), prod(blob.shape[axis:])
         whole = describe(blob.shape, layouts(blob), blob.dtype).bytes
-        scratch = ("scratch", 16 * self.workers * size)
+        together = CONSTANTS["NORM_TOGETHER"] if size <= CONSTANTS["NORM_SHORT"] else 1
+        scratch = ("scratch", 4 * 3 * together * self.workers * size)
         buffers: dict[str, tuple[str, int]] = {"x": ("x", whole), "kept": ("Kept", 12 * rows), "scratch": scratch}
         if stage == "forward":
             buffers |= {"y": ("y", whole), **{name: (name, 4 * size) for name in self.learned}}
