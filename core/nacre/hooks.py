@@ -68,3 +68,12 @@ def offer_components() -> Mapping[str, Mapping[str, str | type]]:
 def offer_commands() -> Mapping[str, str | click.Command]:
     """Offer commands of the command line: name -> a click command."""
     raise NotImplementedError
+
+
+@hookspec
+def offer_names_elsewhere() -> Mapping[str, str]:
+    """Offer the names that other libraries have for this plugin's offers, as `{"layer/InnerProduct": "Linear Dense"}`.
+
+    Whoever writes one of them, in small or capital letters, is told the name that is offered here.
+    """
+    raise NotImplementedError

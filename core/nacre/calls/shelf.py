@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ..discovery.known import meant
 from ..discovery.registry import registry
 from ..errors import ConfigError, RegistryError
 from ..protocols.making import layer_maker
@@ -30,7 +29,7 @@ class Shelf:
                 raise NoLayerError(str(error.args[0]), error.remedy) from None
             _, *rest = error.remedy.split("\n")  # which plugins failed
             remedy = "dir(L) has all names; docs/from-pytorch.md and docs/how-to/from-keras.md those of other libraries"
-            unknown = f"no layer '{name}'{meant('layer', name, dir(self))}"
+            unknown = f"no layer '{name}'{registry().suggested(name, _kinds(), dir(self))}"
             raise NoLayerError(unknown, "\n".join([remedy, *rest])) from None
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
@@ -40,9 +39,12 @@ class Shelf:
         return f"<L, the {len(dir(self))} layers of all plugins by their names: L.InnerProduct(output_dim=10)>"
 
     def __dir__(self) -> list[str]:
-        here = registry()
-        kinds = ("layer", *(one.name for one in here.offers("layer_of")))
-        return sorted({name for kind in kinds for name in here.names(kind) if name.isidentifier()})
+        return sorted({name for kind in _kinds() for name in registry().names(kind) if name.isidentifier()})
+
+
+def _kinds() -> tuple[str, ...]:
+    """Return the kinds whose names make layers."""
+    return ("layer", *(one.name for one in registry().offers("layer_of")))
 
 
 class NoLayerError(RegistryError, AttributeError):

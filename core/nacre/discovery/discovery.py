@@ -224,6 +224,12 @@ def _read_module(plugin: Plugin, module: object, manager: pluggy.PluginManager) 
         for impl in caller.get_hookimpls():
             if impl.plugin is module and not (impl.optionalhook and caller.name not in KIND_OF_HOOK):
                 problems += _ask(plugin, caller.name, impl.function)
+    offered = {f"{offer.kind}/{offer.name}" for offer in plugin.offers}
+    problems += [
+        plugin.problem("offer", f"offer_names_elsewhere: it offers no {key}{nearest(key, offered)}")
+        for key in plugin.elsewhere
+        if key not in offered
+    ]
     if not callers and not problems:
         problems = [plugin.problem("hook", f"{module.__name__} has no function marked @hookimpl")]
     return problems
@@ -271,16 +277,22 @@ def _ask(plugin: Plugin, hook: str, function: Callable[[], object]) -> list[Prob
         reason = f"{hook} raised {described(failure.error)}"
         return [plugin.problem("hook", reason, raised_at if raised_at[0] else place)]
     plugin.offers += [offer for offer in read if isinstance(offer, Offer)]
+    plugin.elsewhere.update(names for names in read if isinstance(names, tuple))
     return [plugin.problem("offer", f"{hook}: {reason}", place) for reason in read if isinstance(reason, str)]
 
 
-def read_offers(hook: str, given: object, provenance: Provenance) -> Iterator[Offer | str]:
-    """Yield an offer for each item that a hook returned, or a message if the item is not valid."""
+def read_offers(hook: str, given: object, provenance: Provenance) -> Iterator[Offer | tuple[str, str] | str]:
+    """Yield an offer, or names elsewhere, for each item that a hook returned, or a message if the item is not valid."""
     if not isinstance(given, Mapping):
         yield f"it returned {type(given).__name__}, but must return a dict"
         return
     for key, value in cast("Mapping[object, object]", given).items():
-        if hook != "offer_components":
+        if hook == "offer_names_elsewhere":
+            if isinstance(key, str) and isinstance(value, str):
+                yield str.__str__(key), str.__str__(value)
+            else:
+                yield f'{shown(key)}: {shown(value)}, but it must be like "layer/InnerProduct": "Linear Dense"'
+        elif hook != "offer_components":
             yield _offer_or_reason(KIND_OF_HOOK[hook], key, value, provenance)
         elif not isinstance(value, Mapping):
             yield f"{shown(key)} has the value {shown(value)}, but it must be a dict from names to classes"

@@ -11,7 +11,7 @@ from .guard import is_class, place_text, shown
 API = "1.1"
 """Version of the plugin interface, "major.minor". A light module states the version it needs as `nacre_api`.
 
-1.1: `version` and `renamed` on the class lines of layers, components and kernels.
+1.1: `version` and `renamed` on the class lines of layers, components and kernels; `offer_names_elsewhere`.
 """
 
 FIRST_PARTY = "nacre"
@@ -21,6 +21,7 @@ KIND_OF_HOOK = {
     "offer_backends": "backend",
     "offer_components": "",  # its result names the kinds
     "offer_commands": "command",
+    "offer_names_elsewhere": "",  # it offers nothing
 }
 
 ABOUT_OTHERS = ("layer_of", "number_of", "default_of")
@@ -102,6 +103,8 @@ class Plugin:
     offers: list[Offer] = field(default_factory=list[Offer])
     libraries: tuple[str, ...] = ()
     """The distributions on which what it computes or reads depends: snapshots record their versions."""
+    elsewhere: dict[str, str] = field(default_factory=dict[str, str])
+    """The names that other libraries have for its offers: "kind/Name" -> names."""
 
     def problem(self, stage: str, reason: str, place: tuple[str, int] = ("", 0), remedy: str = "") -> Problem:
         """Return a problem of this plugin at a place, or somewhere in its light module, with a remedy."""

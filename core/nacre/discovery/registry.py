@@ -466,7 +466,7 @@ class Registry:
                 del self._offers[offer.kind][offer.name]
 
     def _unknown(self, kind: str, name: str, others: Sequence[str]) -> RegistryError:
-        from .known import known_remedy, meant
+        from .known import known_remedy
 
         names, known = self.names(kind), known_remedy(kind, name)
         if not names:
@@ -476,8 +476,22 @@ class Registry:
         some = ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:12])} and {len(names) - 12} more"
         lists = f"; {self.lists(kind)}" if kind in ("layer", "backend") or len(names) > 12 else ""
         remedy = self.absent(known or f"use one of these, or install a plugin that offers it{lists}")
-        near = meant(kind, name, [*names, *(one for other in others for one in self.names(other))])
+        near = self.suggested(name, (kind, *others))
         return RegistryError(f"no {kind} '{name}'{near}; installed: {some}", remedy)
+
+    def suggested(self, name: str, kinds: Sequence[str], known: Collection[str] | None = None) -> str:
+        """Return ` (did you mean 'x'?)` for what a name of another library, or a misspelt one, means, or "".
+
+        x is of one of the kinds, and one of the `known` names, by default of all.
+        """
+        if known is None:
+            known = [one for kind in kinds for one in self.names(kind)]
+        for plugin in sorted(self.plugins(), key=lambda one: one.provenance.distribution != FIRST_PARTY):
+            for offer in plugin.offers:
+                others = plugin.elsewhere.get(f"{offer.kind}/{offer.name}", "") if offer.kind in kinds else ""
+                if name.casefold() in others.casefold().split() and (here := self.name_of(offer)) in known:
+                    return f" (did you mean '{here}'?)"
+        return nearest(name, known)
 
     def lists(self, kind: str) -> str:
         """Return which command lists the names of a kind, for a remedy."""

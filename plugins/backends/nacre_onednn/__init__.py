@@ -59,4 +59,9 @@ def offer_kernels() -> dict[tuple[str, str], str]:
     return KERNELS
 
 
+@hookimpl
+def offer_names_elsewhere() -> dict[str, str]:
+    return {"backend/onednn": "cpu"}
+
+
 __getattr__ = lazy(__name__, BACKENDS, KERNELS)

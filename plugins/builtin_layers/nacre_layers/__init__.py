@@ -313,6 +313,39 @@ BASES = {  # of the kinds of components that this package brings: nobody offers 
     "pooling": "nacre_layers.pooling.functions:PoolingFunction",
 }
 ALGORITHMS = {"CD": "nacre_layers.energy.contrastive_divergence:CD"}
+ELSEWHERE = {  # in PyTorch and Keras
+    "layer/InnerProduct": "Linear Dense",
+    "layer/Convolution": "Conv1d Conv2d Conv3d",
+    "layer/Deconvolution": "ConvTranspose1d ConvTranspose2d ConvTranspose3d Conv1DTranspose Conv2DTranspose",
+    "layer/Pooling": "MaxPool1d MaxPool2d MaxPool3d MaxPooling1D MaxPooling2D MaxPooling3D "
+    "AvgPool1d AvgPool2d AvgPool3d AveragePooling1D AveragePooling2D AveragePooling3D",
+    "layer/AdaptivePooling": "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveMaxPool1d AdaptiveMaxPool2d",
+    "layer/GlobalPooling": "GlobalAveragePooling1D GlobalAveragePooling2D GlobalMaxPooling1D GlobalMaxPooling2D",
+    "layer/BatchNorm": "BatchNorm1d BatchNorm2d BatchNorm3d BatchNormalization",
+    "layer/LayerNorm": "LayerNormalization",
+    "layer/GroupNorm": "InstanceNorm1d InstanceNorm2d InstanceNorm3d GroupNormalization",
+    "layer/Dropout": "Dropout1d Dropout2d Dropout3d",
+    "layer/Resize": "Upsample UpSampling2D Resizing Interpolate",
+    "layer/Pad": "ZeroPad2d ConstantPad2d ReplicationPad2d ReflectionPad2d ZeroPadding2D",
+    "layer/Concat": "Concatenate Cat",
+    "layer/ElementWise": "Add Subtract Multiply",
+    "layer/RNN": "SimpleRNN",
+    "layer/Transpose": "Permute",
+    "layer/SoftmaxLoss": "CrossEntropyLoss SparseCategoricalCrossentropy",
+    "layer/SoftlabelSoftmaxLoss": "CategoricalCrossentropy",
+    "layer/MultinomialLogisticLoss": "NLLLoss",
+    "layer/SigmoidCrossEntropyLoss": "BCEWithLogitsLoss",
+    "layer/BinaryCrossEntropyLoss": "BCELoss BinaryCrossentropy",
+    "layer/KLDivergenceLoss": "KLDivLoss KLDivergence",
+    "layer/SquareLoss": "MSELoss MeanSquaredError",
+    "layer/HuberLoss": "SmoothL1Loss Huber",
+    "layer/SumLoss": "L1Loss",
+    "layer/Clip": "ReLU6 Hardtanh",
+    "neuron/LReLU": "LeakyReLU leaky_relu",
+    "neuron/SiLU": "swish",
+    "initializer/Xavier": "glorot_uniform glorot_normal xavier_uniform xavier_normal",
+    "initializer/He": "he_uniform he_normal kaiming_uniform kaiming_normal",
+}
 FUNCTIONS = {"class_starts": "nacre_layers.losses.class_softmax_loss:class_starts"}
 
 
@@ -335,6 +368,11 @@ def offer_components() -> dict[str, dict[str, str]]:
         "layer_of": LAYERS_OF,
         "number_of": {"initializer": INITIALIZERS["Constant"]},
     }
+
+
+@hookimpl
+def offer_names_elsewhere() -> dict[str, str]:
+    return ELSEWHERE
 
 
 __getattr__ = lazy(

@@ -220,6 +220,9 @@ def test_an_unreadable_entry_point_file_hurts_only_its_own(install: Install) -> 
         (offering(offer_kernels="{('Swirl', ''): 'x:Kernel'}"), "offer", "'Swirl@'"),
         (offering(offer_components="{'neuron': 'x:Y'}"), "offer", "must be a dict"),
         (offering(offer_components="{'Neuron!': {'A': 'x:Y'}}"), "offer", "lower-case"),
+        (offering(offer_names_elsewhere="['Vortex']"), "offer", "returned list"),
+        (offering(offer_names_elsewhere="{'layer/Swirl': ['Vortex']}"), "offer", 'must be like "layer/InnerProduct"'),
+        (offering(offer_names_elsewhere="{'layer/Swirl': 'Vortex'}"), "offer", "it offers no layer/Swirl"),
         ("if True\n", "import", "SyntaxError"),
     ],
 )
@@ -384,6 +387,40 @@ def test_an_unknown_name_tells_the_nearest_and_what_failed(six: dict[str, Path])
     assert "broken 3.0 (import): ModuleNotFoundError" in text
     assert "pip uninstall broken" in text
     assert "glue-one is disabled: NACRE_DISABLE_PLUGINS" in text
+
+
+VORTEX = {"offer_layers": "{'Swirl': 'x:Swirl'}", "offer_names_elsewhere": "{'layer/Swirl': 'Vortex Whirlpool'}"}
+
+
+def test_a_plugin_says_what_others_call_what_it_offers(install: Install, tmp_path: Path) -> None:
+    install("acme", {"acme": offering(**VORTEX)})
+    with pytest.raises(RegistryError, match=r"no layer 'whirlpool' \(did you mean 'Swirl'\?\); installed: Swirl\n"):
+        Registry().find("layer", "whirlpool")
+    with pytest.raises(RegistryError, match="no neuron 'Vortex': nothing of this kind is installed"):
+        Registry().find("neuron", "Vortex")
+    install("aaa", {"aaa": layers(Swirl="y:Swirl")})
+    with pytest.raises(RegistryError, match=r"'Vortex' \(did you mean 'acme:Swirl'\?\); installed: aaa:Swirl, acme:"):
+        Registry().find("layer", "Vortex")
+    file = tmp_path / "mine.py"
+    file.write_text(offering(**VORTEX))
+    registry = Registry(discover=False)
+    registry.load_file(file)
+    assert registry.suggested("Vortex", ["layer"]) == " (did you mean 'Swirl'?)"
+
+
+def test_what_nacre_says_of_a_name_elsewhere_comes_first(install: Install) -> None:
+    for distribution, name in (("aaa", "Swirl"), ("nacre", "Twirl"), ("zzz", "Curl")):
+        hooks = {hook: given.replace("Swirl", name) for hook, given in VORTEX.items()}
+        install(distribution, {f"light_{distribution}": offering(**hooks)})
+    assert Registry().suggested("Vortex", ["layer"]) == " (did you mean 'Twirl'?)"
+
+
+def test_a_typo_is_told_also_where_names_elsewhere_cannot_be_read(install: Install) -> None:
+    install("acme", {"acme": offering(**VORTEX | {"offer_names_elsewhere": "1 / 0"})})
+    with pytest.raises(RegistryError, match=r"no layer 'Swril' \(did you mean 'Swirl'\?\); installed: Swirl") as caught:
+        Registry().find("layer", "Swril")
+    assert "failed: acme 1.0 (hook): offer_names_elsewhere raised ZeroDivisionError" in caught.value.remedy
+    assert "set NACRE_DISABLE_PLUGINS=acme" in caught.value.remedy
 
 
 def test_an_unknown_kind_tells_the_nearest(two: None) -> None:

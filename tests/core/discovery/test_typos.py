@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 import nacre
+import nacre_cupy
+import nacre_layers
+import nacre_onednn
 from command_line import run
 from nacre.config import load
 from nacre.discovery.discovery import new_manager, read_module
-from nacre.discovery.known import KNOWN, OF_OTHERS, known_remedy, meant
+from nacre.discovery.known import KNOWN, known_remedy
 from nacre.discovery.offers import Plugin, Provenance
 from nacre.discovery.registry import Registry
 from nacre.discovery.typos import kernel_without_thing, without_effect
@@ -145,18 +148,21 @@ def test_an_unknown_name_says_what_to_install(kind: str, name: str, package: str
     assert known_remedy(kind, name) == (f"{package} offers it: pip install {package}" if package else "")
 
 
-@pytest.mark.parametrize("ours", OF_OTHERS)
+ELSEWHERE = nacre_layers.ELSEWHERE | nacre_cupy.offer_names_elsewhere() | nacre_onednn.offer_names_elsewhere()
+
+
+@pytest.mark.parametrize("ours", ELSEWHERE)
 def test_names_of_other_libraries_mean_what_nacre_offers(ours: str) -> None:
     here = nacre.registry()
     kind, _, wanted = ours.partition("/")
-    kinds = [one.name for one in here.offers("layer_of")] if kind == "layer" else []
-    known = [name for one in (kind, *kinds) for name in here.names(one)]
-    for name in OF_OTHERS[ours].split():
-        assert name not in known
-        assert meant(kind, name.upper(), known) == f" (did you mean '{wanted}'?)"
-        with pytest.raises(RegistryError, match=rf"no {kind} '{name}' \(did you mean '{wanted}'\?\)"):
-            here.find(kind, name, others=kinds)
-        if kind == "layer":
+    wrapped = [one.name for one in here.offers("layer_of")]
+    for name in ELSEWHERE[ours].split():
+        for others in ([kind], ["layer", *wrapped]) if kind in wrapped else ([kind],):
+            assert name not in [known for one in others for known in here.names(one)]
+            assert here.suggested(name.upper(), others) == f" (did you mean '{wanted}'?)"
+            with pytest.raises(RegistryError, match=rf"no {others[0]} '{name}' \(did you mean '{wanted}'\?\)"):
+                here.find(others[0], name, others=others[1:])
+        if kind in ("layer", *wrapped):
             with pytest.raises(RegistryError, match=rf"no layer '{name}' \(did you mean '{wanted}'\?\)"):
                 getattr(nacre.L, name)
 
