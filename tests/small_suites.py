@@ -84,6 +84,17 @@ class ShiftedState(ScaledState):
             self.parameters[1].gradient[...] = sum(dy.sum(axis=0) for dy in self.blobs_diff)
 
 
+class BothGradientsOrNone:
+    """A mistake of a `ShiftedState`, or of its kernel: where the weight is frozen, nothing is written for the shift."""
+
+    def backward(self, inputs, diffs):
+        shift, gradient = self.parameters[1], self.parameters[1].gradient
+        if self.parameters[0].gradient is None:
+            shift.gradient = None
+        super().backward(inputs, diffs)
+        shift.gradient = gradient
+
+
 class Shifted(Scaled):
     state = ShiftedState
 

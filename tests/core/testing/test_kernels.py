@@ -14,7 +14,7 @@ from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example, with_kernel, without_kernels
 from nacre_layers.initializers import Constant
 from run_suite import besides, failures, kit_tests, one_or_all
-from small_suites import Scaled, ScaledLayer, ScaledState, ShiftedState
+from small_suites import BothGradientsOrNone, Scaled, ScaledLayer, ScaledState, ShiftedState
 
 # Kernels
 
@@ -108,13 +108,8 @@ class ShiftedKernel(GoodKernel):
             self.parameters[1].gradient[...] = sum(dy.memory.sum(0) for dy in self.blobs_diff)
 
 
-class WritesBothGradientsOrNoneKernel(ShiftedKernel):
-    def backward(self, inputs, diffs):
-        shift, gradient = self.parameters[1], self.parameters[1].gradient
-        if self.parameters[0].gradient is None:
-            shift.gradient = None
-        super().backward(inputs, diffs)
-        shift.gradient = gradient
+class WritesBothGradientsOrNoneKernel(BothGradientsOrNone, ShiftedKernel):
+    """Its mistake."""
 
 
 @pytest.mark.parametrize("kernel", [ShiftedKernel, WritesBothGradientsOrNoneKernel])

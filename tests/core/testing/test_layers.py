@@ -23,6 +23,7 @@ from nacre.testing.trial import Example, layer_of
 from nacre_layers.initializers import Constant
 from run_suite import besides, failures, kit_tests, one_or_all
 from small_suites import (
+    BothGradientsOrNone,
     Mean,
     MeanState,
     Scaled,
@@ -371,13 +372,8 @@ class WantsItsWeightToLearn(ScaledState):
 
 
 @broken(Shifted, "frozen_parameters", "gradient of shift, where weight is frozen: its gradient is None: .*nan")
-class WritesBothGradientsOrNone(ShiftedState):
-    def backward(self, inputs, diffs):
-        shift, gradient = self.parameters[1], self.parameters[1].gradient
-        if self.parameters[0].gradient is None:
-            shift.gradient = None
-        super().backward(inputs, diffs)
-        shift.gradient = gradient
+class WritesBothGradientsOrNone(BothGradientsOrNone, ShiftedState):
+    """Its mistake."""
 
 
 @broken(Scaled, "frozen_parameters", "gradient of weight, after parameters were frozen")
