@@ -8,6 +8,7 @@ from .durable import make_empty as make_empty
 from .durable import make_folder as make_folder
 from .durable import os_errors as os_errors
 from .durable import put_in_place as put_in_place
+from .durable import replaced_after as replaced_after
 from .json import begin_line as begin_line
 from .json import event_line as event_line
 from .json import finite as finite

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ..errors import NacreError, SnapshotError
+from ..errors import NacreError, SnapshotError, name_in_messages
 from ..threads import after_fork
 
 if sys.platform != "win32":
@@ -149,6 +149,34 @@ class NewFile:
         if self.file is not None:
             os.close(self.file)
             self.file = None
+
+
+@contextmanager
+def replaced_after(path: Path, error: type[NacreError] = NacreError) -> Generator[Path]:
+    """Yield where to write a file or folder, whose files get their places at `path` after the block; durable then.
+
+    After an error in the block the files that were there are unchanged. In messages it is called `path`.
+    """
+    import shutil  # slow to import, and rarely needed
+
+    # a link is replaced, and not what it leads to
+    whole = path.resolve() if path.name in ("", "..") else path.parent.resolve() / path.name
+    folder = whole.parent / f".{whole.name}.new"
+    new = folder / whole.name
+    name_in_messages(new, str(path))
+    try:
+        with _replacing(path, error):
+            shutil.rmtree(folder, ignore_errors=True)  # a killed process left it
+            folder.mkdir()
+        yield new
+        with os_errors(path, "cannot be written", error):
+            files = [file for file in folder.rglob("*") if file.is_file()]
+            for file in sorted(files, key=new.__eq__):  # those beside it first, such as the labels of pictures
+                place = whole.parent / file.relative_to(folder)
+                make_folder(place.parent)
+                put_in_place(file, place)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_empty(path: Path) -> None:

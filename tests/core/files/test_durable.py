@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from nacre import NacreError
-from nacre.files import atomic_write, durable
+from nacre.files import atomic_write, durable, replaced_after
 from nacre.files.durable import OutputLock, hold
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows locks no files in this way")
@@ -53,6 +54,46 @@ def test_what_was_left_behind_is_replaced_and_a_link_is_not_followed(kind: str, 
     assert (tmp_path / "x").read_bytes() == b"new"
     assert other.read_bytes() == b"other"
     assert sorted(os.listdir(tmp_path)) == ["other", "x"]
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_what_is_there_is_replaced_after_the_block_if_it_works(tmp_path: Path, works: bool) -> None:
+    path, other, left = tmp_path / "x", tmp_path / "other", tmp_path / ".x.new"
+    other.write_bytes(b"old")
+    path.symlink_to(other)
+    left.mkdir()
+    (left / "of a killed process").touch()
+    with suppress(NacreError) if not works else nullcontext(), replaced_after(path) as new:
+        new.write_bytes(b"new")
+        new.with_name("beside").write_bytes(b"too")
+        assert path.read_bytes() == b"old"
+        if not works:
+            raise NacreError(f"{new}: damaged")
+    assert other.read_bytes() == b"old"
+    assert (path.is_symlink(), path.read_bytes()) == ((False, b"new") if works else (True, b"old"))
+    assert sorted(os.listdir(tmp_path)) == (["beside", "other", "x"] if works else ["other", "x"])
+
+
+@pytest.mark.parametrize("name", ["folder", ".", "..", "../here"])
+def test_files_of_a_folder_get_their_places(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here" / "folder").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    before = {*tmp_path.rglob("*")}
+    with replaced_after(Path(name)) as new:
+        (new / "sub").mkdir(parents=True)
+        (new / "sub" / "data").write_bytes(b"new")
+    place = Path(name, "sub").resolve()
+    assert {*tmp_path.rglob("*")} - before == {place, place / "data"}
+
+
+def test_messages_name_what_is_to_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x").mkdir()
+    with replaced_after(Path("x")) as new:
+        assert str(NacreError(f"{new}: damaged")) == "x: damaged"
+    with pytest.raises(NacreError, match=r"^x: cannot be written: Is a directory\n"), replaced_after(Path("x")) as new:
+        new.touch()
+    assert os.listdir() == ["x"]
 
 
 def test_a_file_to_append_to_has_one_owner(tmp_path: Path) -> None:

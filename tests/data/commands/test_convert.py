@@ -140,6 +140,31 @@ def test_a_bad_record_leaves_no_target_and_an_old_one_as_it_is() -> None:
     assert names() == sorted([*before, "old.npz"])
 
 
+def contents() -> dict[str, bytes]:
+    return {path.as_posix(): path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("target", ["there.npz", "there.lines", "there.lmdb", "there.shard", "u-images-idx3-ubyte"])
+def test_what_cannot_be_read_back_replaces_nothing(target: str, train: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(paths: list[Path], **_: object) -> Reader:
+        assert (Path(target).is_dir(), paths[0].name) == (paths[0].is_dir(), target)
+        raise DataError(f"{paths[0]}: damaged", "try again")
+
+    run("data", "convert", "train.h5", target)
+    before = contents()
+    with h5py.File("other.h5", "w") as file:
+        file["data"], file["label"] = train["data"], train["label"] + 1
+    before = contents()
+    with monkeypatch.context() as patch:
+        patch.setattr("nacre_data.commands.convert.open_records", damaged)
+        error = run("data", "convert", "other.h5", target, "--overwrite", code=2).err
+    assert error == f"error: what was written cannot be read back: {target}: damaged\n  try again\n"
+    assert contents() == before
+    run("data", "convert", "other.h5", target, "--overwrite")
+    assert (read(target)["label"] == train["label"] + 1).all()
+    assert contents().keys() == before.keys()
+
+
 def test_an_empty_source_is_told() -> None:
     with h5py.File("empty.h5", "w") as file:
         file["data"] = np.empty((0, 3), np.float32)

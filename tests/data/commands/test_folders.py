@@ -105,6 +105,13 @@ def test_no_part_lies_in_its_source() -> None:
     assert sorted(path.name for path in Path("some").iterdir()) == list(CLASSES)
 
 
+def test_a_folder_of_pictures_is_not_replaced() -> None:
+    before = names(".")
+    error = run("data", "convert", "some.h5", "some", "--to-store", "Pictures", "--overwrite", code=2).err
+    assert error.startswith("error: some: it exists already, and a folder is not replaced")
+    assert names(".") == before
+
+
 def test_folders_that_were_made_for_nothing_are_gone() -> None:
     error = run("data", "split", "some", "--part", "new/parts/a=0.5", "--part", "new/b.odd=0.5", code=2).err
     assert "new/b.odd: no store is installed for files that end in '.odd'" in error

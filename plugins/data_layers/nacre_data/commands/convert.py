@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from nacre import DataError, Field, Reader, Writer, open_records
+from nacre import DataError, Field, NacreError, Reader, Writer, open_records
 from nacre.cli import OutputFile, common, json_option, print_json, warn
 
 from ..stores.errors import NeedsFields
@@ -39,11 +39,12 @@ from .options import (
 def command(sources: Sources, target: Path | str, targets: Targets, shape: str | None, as_json: bool) -> None:
     """Copy all records of the sources to TARGET, in another format.
 
-    Formats are known by the names of the files. TARGET is a path or a URL, and is written whole or not at all.
+    Formats are known by the names of the files. TARGET is a path or a URL, and is written whole or not at all. A file
+    that is there is replaced only when the new one can be read.
     """
-    with targets.place(target) as path:
-        count, fields = convert(sources, path, targets, shape)
-        written = _written(path, targets, fields)
+    with targets.place(target) as path, targets.replaced(path) as new:
+        count, fields = convert(sources, path, targets, shape, new)
+        written = _written(new, targets, fields)
     for message in lost(fields, written):
         warn(f"{target}: {message}")
     if as_json:
@@ -61,17 +62,21 @@ def _written(path: Path, targets: Targets, fields: Mapping[str, Field]) -> Mappi
     except NeedsFields as error:
         warn(f"{error.args[0]}: whoever reads it has to say {', '.join(error.fields)} in the store")
         return fields
+    except NacreError as error:
+        raise error.reworded(f"what was written cannot be read back: {error.args[0]}") from error
 
 
-def convert(sources: Sources, target: Path, targets: Targets, shape: str | None) -> tuple[int, Mapping[str, Field]]:
-    """Write the records of the sources into a target; return how many, and the fields that they have."""
+def convert(
+    sources: Sources, target: Path, targets: Targets, shape: str | None, new: Path
+) -> tuple[int, Mapping[str, Field]]:
+    """Write the records of the sources as `new`, to be a target; return how many, and the fields that they have."""
     with ExitStack() as stack:
         packed = targets.copies(target, sources)
         reader = stack.enter_context(sources.open(shape, packed=packed))
         if not (shape or packed) and (common := common_shape(reader)):
             reader.close()
             reader = stack.enter_context(sources.open(common))
-        writer = stack.enter_context(targets.create(target, reader.fields, sources))
+        writer = stack.enter_context(targets.create(target, reader.fields, sources, new))
         if not (count := copy(reader, writer)):
             raise DataError(f"{sources.paths[0]}: there are no records")
         return count, reader.fields

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from math import prod
@@ -29,7 +29,7 @@ from nacre import (
     uploading,
 )
 from nacre.cli import InputFile, working
-from nacre.files import os_errors
+from nacre.files import os_errors, replaced_after
 
 from ..data import files_of
 from ..stores.errors import NeedsFields
@@ -110,8 +110,13 @@ class Targets:
         with uploading(target, replace=self.overwrite) as path, _folder_of(path):
             yield path
 
-    def create(self, path: Path, fields: Mapping[str, Field], sources: Sources) -> Writer:
-        """Begin a file, which gets its name when it is complete.
+    def replaced(self, path: Path) -> AbstractContextManager[Path]:
+        """Return where to write: what is at the path already is replaced after the block, if no error ends it."""
+        there = self.overwrite and path.exists()
+        return replaced_after(path, DataError) if there else nullcontext(path)
+
+    def create(self, path: Path, fields: Mapping[str, Field], sources: Sources, new: Path | None = None) -> Writer:
+        """Begin a file, which gets its name when it is complete; it is written as `new`, if that is another one.
 
         Raises:
             DataError: it is there already, is one of the sources, or its format has no room for the fields.
@@ -124,7 +129,10 @@ class Targets:
                 raise DataError(message, "use a folder beside it")
         check_target(path, overwrite=self.overwrite)
         try:
-            return store_to_write(path, self.store).create(path, fields)
+            store = store_to_write(path, self.store)
+            if new not in (None, path):
+                store.create(path, fields).close(commit=False)  # says what forbids to replace it
+            return store.create(new or path, fields)
         except DataError as error:
             if loose := [name for name, field in fields.items() if field.shape is None]:
                 remedy = f"--shape gives all records of '{loose[0]}' one shape, such as --shape 3,32,32"
