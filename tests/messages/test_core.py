@@ -430,7 +430,21 @@ MESSAGES: list[Message] = [
         lambda: load_text(NET, "seed=[1"),
         (
             "--set seed=[1: '[1' is not a TOML value: Unclosed array (at end of document)\n"
-            "  a text needs both pairs of quotes: --set 'seed=\"TEXT\"'"
+            "  an array has commas between its entries, and ] at its end"
+        ),
+    ),
+    (
+        lambda: load_text(NET, "name=a b"),
+        (
+            "--set name=a b: 'a b' is not a TOML value: Invalid value (at line 1, column 9)\n"
+            "  a text needs both pairs of quotes: --set 'name=\"TEXT\"'"
+        ),
+    ),
+    (
+        lambda: load_text(NET, "layer.data.scale=-.5"),
+        (
+            "--set layer.data.scale=-.5: '-.5' is not a TOML value: Invalid value (at line 1, column 9)\n"
+            "  write -0.5: in TOML a number has digits on both sides of its point"
         ),
     ),
     (

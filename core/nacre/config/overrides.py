@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ..errors import ConfigError, NacreError, brief, nearest
 from ..fields.types import Said
-from ..files.toml import parse_toml
+from ..files.toml import hint, parse_toml
 from ..protocols.layer import name_from
 from ..protocols.making import layer_maker
 
@@ -91,10 +91,9 @@ def _override_value(override: str, text: str) -> Any:
     except (ValueError, RecursionError) as error:
         if re.fullmatch(r"([A-Za-z]|\.{0,2}/|~/)[\w.:/~-]*", text):
             return text
-        raise ConfigError(
-            f"--set {override}: {brief(text)} is not a TOML value: {error}",
-            f"a text needs both pairs of quotes: --set '{override.partition('=')[0]}=\"TEXT\"'",
-        ) from error
+        quoted = f"a text needs both pairs of quotes: --set '{override.partition('=')[0]}=\"TEXT\"'"
+        remedy = hint(f"value = {text}", str(error)) or quoted
+        raise ConfigError(f"--set {override}: {brief(text)} is not a TOML value: {error}", remedy) from error
     if list(read) != ["value"]:
         raise ConfigError(f"--set {override}: it must be one value")
     return read["value"]

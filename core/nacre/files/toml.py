@@ -39,12 +39,16 @@ _OTHERS = {
 }
 """What files with other endings are, and what to do with them."""
 
+_BEFORE, _POWER, _AFTER = r"(?:^|[=,\[])\s*", r"(?:[eE][+-]?\d+)?", r"(?![\w.])"  # of a number
+_POINT = "in TOML a number has digits on both sides of its point"
 _HINTS = (
     (r"[\u2018-\u201f]", 'write straight quotes: "'),
     (r"[=,\[]\s*(True|False)\b", "write true and false in small letters"),
     (r"[=,\[]\s*None\b", "leave out what has no value"),
     (r"^\[+([^\[\]]+)\]+$", "write [[{0}]] each time; [{0}] may stand only once"),
     (r"=\s*[A-Za-z_][\w./-]*\s*(#.*)?$", "write a text in quotes, and a number without a unit"),
+    (rf"{_BEFORE}([+-]?)(\.\d[\d_]*{_POWER}){_AFTER}", f"write {{0}}0{{1}}: {_POINT}"),
+    (rf"{_BEFORE}([+-]?\d[\d_]*\.)({_POWER}){_AFTER}", f"write {{0}}0{{1}}: {_POINT}"),
 )
 """Signs of common mistakes in a line that is no TOML, and what to do."""
 
@@ -72,7 +76,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         line = _faulty(text, str(error))
         where = f": {brief(line)}" if line else ""
-        remedy = _OTHERS.get(path.suffix) or _hint(line, str(error))
+        remedy = _OTHERS.get(path.suffix) or hint(line, str(error))
         raise ConfigError(f"{path}: not TOML: {error}{where}", remedy) from error
 
 
@@ -83,7 +87,7 @@ def _faulty(text: str, told: str) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def _hint(line: str, told: str) -> str:
+def hint(line: str, told: str) -> str:
     """Return what to do about a line that the parser refuses, or ""."""
     by_sign = (hint.format(*found.groups()) for sign, hint in _HINTS if (found := re.search(sign, line)))
     return next(chain(by_sign, (hint for start, hint in _TOLD.items() if told.startswith(start))), "")

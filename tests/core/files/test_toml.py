@@ -9,6 +9,8 @@ import pytest
 from nacre import ConfigError
 from nacre.files.toml import read_toml
 
+POINT = "in TOML a number has digits on both sides of its point"
+
 
 @pytest.mark.parametrize(
     ("text", "line", "remedy"),
@@ -24,7 +26,14 @@ from nacre.files.toml import read_toml
         ('x = ["a" "b"]\n', '\'x = ["a" "b"]\'', "an array has commas between its entries, and ] at its end"),
         ('x = "a\ny = 1\n', "'x = \"a'", "end the text with the quote that it begins with"),
         ("x = 1\nx = 2\n", "'x = 2'", "a key stands once in its table"),
-        ("\nx = 1.\n", "'x = 1.'", ""),
+        ("\nx = 1.\n", "'x = 1.'", f"write 1.0: {POINT}"),
+        ("x = .5  # half\n", "'x = .5  # half'", f"write 0.5: {POINT}"),
+        ("x = { y = -.5e-3 }\n", "'x = { y = -.5e-3 }'", f"write -0.5e-3: {POINT}"),
+        ("x = [1.5, +1_0.e3, 2]\n", "'x = [1.5, +1_0.e3, 2]'", f"write +1_0.0e3: {POINT}"),
+        ("x = [\n    1.5,\n    .25,\n]\n", "'.25,'", f"write 0.25: {POINT}"),
+        ("x = 1.2.3\n", "'x = 1.2.3'", ""),
+        ("x = 1.x\n", "'x = 1.x'", ""),
+        ('x = ".5" 1\n', "'x = \".5\" 1'", ""),
         ("x = \x1b[2J", "'x = \\x1b[2J'", ""),
     ],
 )
