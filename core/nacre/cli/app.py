@@ -22,7 +22,7 @@ from ..discovery.guard import described
 from ..discovery.offers import FIRST_PARTY, Provenance
 from ..errors import NacreError, RegistryError, nearest
 from .options import debug_option, lock_options, plugin_option, with_common
-from .streams import drop, print_every_letter
+from .streams import drop, print_every_letter, stdout_is_named
 
 COMMANDS = ("train", "test", "predict", "explain", "layers", "backends", "plugins", "check", "doctor")
 """The core's own commands; all others are offered by plugins, some of them by nacre's own."""
@@ -75,8 +75,9 @@ class Nacre(click.Group):
         if "--allow-editable" in given:
             os.environ[EDITABLE] = "1"
         try:
-            result = super().main(given, **extra)
-            sys.stdout.flush()
+            with stdout_is_named():
+                result = super().main(given, **extra)
+                sys.stdout.flush()
         except click.exceptions.Abort:
             sys.exit(130)
         except BrokenPipeError:  # `nacre layers | head`: the reader has ended, which is not an error
@@ -125,6 +126,7 @@ def described_error(error: BaseException) -> tuple[int, str, str]:
     import traceback
 
     from ..discovery.blame import blamed
+    from ..files.durable import FULL
 
     code, remedy = 2, ""
     error = error if isinstance(error, click.ClickException | OSError) else blamed(error) or error
@@ -142,6 +144,7 @@ def described_error(error: BaseException) -> tuple[int, str, str]:
     elif isinstance(error, OSError) and error.strerror:
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
         message = f"{where}{error.strerror}"
+        remedy = "free some space, or use another place" if error.errno in FULL else ""
     elif isinstance(error, MemoryError):
         message, remedy = "there is not enough memory", "use smaller batches, or make the largest layer smaller"
     else:

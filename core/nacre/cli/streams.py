@@ -56,6 +56,18 @@ def _silence(stream: Any) -> None:
 
 
 @contextmanager
+def stdout_is_named() -> Generator[None]:
+    """Let the errors of printing in the block say that it is stdout that cannot be written."""
+    before, named = sys.stdout, _Named(sys.stdout)
+    sys.stdout = named  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield
+    finally:
+        if sys.stdout is named:  # a rank that is not the first has dropped it
+            sys.stdout = before
+
+
+@contextmanager
 def work_matters_more() -> Generator[None]:
     """Continue if output cannot be printed (`| head`, or a full disk); a message on stderr says so once."""
     before = sys.stdout, sys.stderr
@@ -66,11 +78,11 @@ def work_matters_more() -> Generator[None]:
         sys.stdout, sys.stderr = before
 
 
-class _Lasting:
-    """A stream that can be written to even after an error."""
+class _Stream:
+    """Another stream, whose errors `_lose` gets."""
 
-    def __init__(self, stream: Any, name: str) -> None:
-        self._stream, self._name = stream, name
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
 
     def write(self, text: str) -> int:
         try:
@@ -86,9 +98,27 @@ class _Lasting:
             self._lose(error)
 
     def _lose(self, error: OSError) -> None:
-        _silence(self._stream)
-        if self._name == "stdout":
-            print(f"warning: nothing more can be printed: {error.strerror}; the work continues", file=sys.stderr)
+        raise NotImplementedError
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+class _Named(_Stream):
+    """A stream whose errors say that it is stdout."""
+
+    def _lose(self, error: OSError) -> None:
+        raise OSError(error.errno, error.strerror, "standard output cannot be written") from error
+
+
+class _Lasting(_Stream):
+    """A stream that can be written to even after an error."""
+
+    def __init__(self, stream: Any, name: str) -> None:
+        super().__init__(stream)
+        self._name = name
+
+    def _lose(self, error: OSError) -> None:
+        _silence(self._stream)
+        if self._name == "stdout":
+            print(f"warning: nothing more can be printed: {error.strerror}; the work continues", file=sys.stderr)

@@ -59,11 +59,13 @@ def test_the_script_ends_with_the_exit_code() -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has this device")
 def test_output_that_cannot_be_printed_is_told_once() -> None:
+    told = "standard output cannot be written: No space left on device"
     script = [sys.executable, "-c", "from nacre.cli import main; main()"]
-    for command in (["layers"], ["layers", "--json"], ["--help"]):
+    for command, unbuffered in ((["layers"], ""), (["layers"], "1"), (["layers", "--json"], ""), (["--help"], "")):
+        env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
         with Path("/dev/full").open("w") as full:
-            done = subprocess.run([*script, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-        assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
+            done = subprocess.run([*script, *command], stdout=full, stderr=subprocess.PIPE, text=True, env=env)
+        assert (done.returncode, done.stderr) == (2, f"error: {told}\n  free some space, or use another place\n")
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run([*script, "layers"], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
