@@ -155,7 +155,8 @@ class NewFile:
 def replaced_after(path: Path, error: type[NacreError] = NacreError) -> Generator[Path]:
     """Yield where to write a file or folder, whose files get their places at `path` after the block; durable then.
 
-    After an error in the block the files that were there are unchanged. In messages it is called `path`.
+    After an error in the block the files that were there are unchanged. In messages it is called `path`. Raises `error` if
+    another process does the same at this moment.
     """
     import shutil  # slow to import, and rarely needed
 
@@ -164,6 +165,7 @@ def replaced_after(path: Path, error: type[NacreError] = NacreError) -> Generato
     folder = whole.parent / f".{whole.name}.new"
     new = folder / whole.name
     name_in_messages(new, str(path))
+    lock = OutputLock(whole, error, "another process")
     try:
         with _replacing(path, error):
             shutil.rmtree(folder, ignore_errors=True)  # a killed process left it
@@ -177,6 +179,7 @@ def replaced_after(path: Path, error: type[NacreError] = NacreError) -> Generato
                 put_in_place(file, place)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
 
 
 def make_empty(path: Path) -> None:

@@ -86,6 +86,16 @@ def test_files_of_a_folder_get_their_places(name: str, tmp_path: Path, monkeypat
     assert {*tmp_path.rglob("*")} - before == {place, place / "data"}
 
 
+def test_of_two_that_replace_a_file_the_second_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with replaced_after(path) as new:
+        new.write_bytes(b"first")
+        with pytest.raises(NacreError, match="x: another process writes to this file"), replaced_after(path):
+            pytest.fail("both write")
+    assert path.read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["x"]
+
+
 def test_messages_name_what_is_to_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("x").mkdir()

@@ -40,15 +40,14 @@ INLINE float times_density(float y, float a) {
 }
 
 /* A gate s rises from 0 to 1: y = x s(x), by its tail q = s(-a) at a = |x|; see neurons.py. `times_tail` is y q(a), and
- * `fall` is -q'(a) / q(a). */
+ * `below` the slope at -a, (1 + a q'(a) / q(a)) q(a). */
 #define GATED(name, far)                                                                                                \
     INLINE float name(float x, float parameter) {                                                               \
         float a = not_above(fabsf(x), far), part = name##_times_tail(a, a, parameter);                                   \
         return (x > 0 ? x : 0) - part;                                                                                 \
     }                                                                                                                  \
     INLINE float name##_slope(float x, float parameter) {                                                       \
-        float a = not_above(fabsf(x), far);                                                                              \
-        float slope = name##_times_tail(1 - a * name##_fall(a, parameter), a, parameter);                              \
+        float slope = name##_below(not_above(fabsf(x), far), parameter);                                               \
         return x > 0 ? 1 - slope : slope;                                                                              \
     }
 
@@ -61,9 +60,9 @@ INLINE float gelu_times_tail(float y, float a, float parameter) {
     (void)parameter;
     return times_density(y * mills_ratio(a), a);
 }
-INLINE float gelu_fall(float a, float parameter) {
+INLINE float gelu_below(float a, float parameter) { /* q is the Mills ratio times the density, and -q' the density */
     (void)parameter;
-    return 1 / mills_ratio(a);
+    return times_density(mills_ratio(a) - a, a);
 }
 GATED(gelu, 16)
 
@@ -74,14 +73,17 @@ INLINE float gelu_tanh_times_tail(float y, float a, float parameter) {
     (void)parameter;
     return times_logistic_tail(y, angle(a));
 }
-INLINE float gelu_tanh_fall(float a, float parameter) {
-    (void)parameter;
-    return (a * a * (3 * CUBIC * TWICE) + TWICE) / (1 + exponential(-angle(a)));
+INLINE float gelu_tanh_below(float a, float parameter) {
+    float fall = (a * a * (3 * CUBIC * TWICE) + TWICE) / (1 + exponential(-angle(a)));
+    return gelu_tanh_times_tail(1 - a * fall, a, parameter);
 }
 GATED(gelu_tanh, 16)
 
 INLINE float rising_times_tail(float y, float a, float beta) { return times_logistic_tail(y, a * beta); }
-INLINE float rising_fall(float a, float beta) { return beta / (1 + exponential(-a * beta)); }
+INLINE float rising_below(float a, float beta) {
+    float fall = beta / (1 + exponential(-a * beta));
+    return rising_times_tail(1 - a * fall, a, beta);
+}
 GATED(rising, not_above(256 / parameter, 1e30f))
 
 /* With a parameter below 0 the gate falls: y is minus what it would be at -x. */
