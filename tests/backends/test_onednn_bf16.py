@@ -252,16 +252,15 @@ def test_weights_made_narrow_by_the_forward_pass_are_those_of_this_iteration(for
     "neuron", [ELU(), GELU(), GELU(approximate="tanh"), LReLU(), Sigmoid(), SiLU(beta=3), Softplus(), Tanh()], ids=str
 )
 def test_neurons_have_the_bits_of_float32_rounded_for_every_number(neuron: Any) -> None:
-    x = np.arange(1 << 16, dtype=np.uint16)
-    dy = np.roll(x, 12345)
+    numbers = np.arange(1 << 16, dtype=np.uint16)
     found: list[list[Any]] = []
     for narrow in (True, False):
-        function = Function(neuron, "known", narrow=narrow)
-        given = {name: one if narrow else widened(one) for name, one in {"x": x, "known": x, "dy": dy}.items()}
-        results = {name: np.full_like(given["x"], 7) for name in ("y", "dx")}
-        desc = plain(x.size, dtype="bf16" if narrow else "float32")
-        run([function.forward(desc), function.backward(desc)], {**given, **function.tables, **results}, 2)
-        found.append(list(results.values()))
+        function, desc = Function(neuron, narrow=narrow), plain(numbers.size, dtype="bf16" if narrow else "float32")
+        x, dy = (one if narrow else widened(one) for one in (numbers, np.roll(numbers, 12345)))
+        y, dx = np.full_like(x, 7), np.full_like(x, 7)
+        run([function.forward(desc)], {**function.tables, "x": x, "y": y}, 2)
+        run([function.backward(desc)], {**function.tables, function.known: x, "dy": dy, "dx": dx}, 2)
+        found.append([y, dx])
     for narrow, wide in zip(*found, strict=True):
         np.testing.assert_array_equal(narrow, rounded(wide))
 

@@ -155,8 +155,8 @@ class NewFile:
 def replaced_after(path: Path, error: type[NacreError] = NacreError) -> Generator[Path]:
     """Yield where to write a file or folder, whose files get their places at `path` after the block; durable then.
 
-    After an error in the block the files that were there are unchanged. In messages it is called `path`. Raises `error` if
-    another process does the same at this moment.
+    After an error in the block the files that were there are unchanged. In messages it is called `path`. Raises
+    `error` if another process does the same at this moment.
     """
     import shutil  # slow to import, and rarely needed
 

@@ -34,22 +34,21 @@ class Function:
     """A neuron as the helper computes it.
 
     Args:
-        known: the buffer of which it gives the slope, "x" or "y".
         narrow: whether blobs are of bf16. What takes long is then looked up among the results of all its numbers.
     """
 
-    def __init__(self, neuron: Neuron, known: str, *, narrow: bool) -> None:
+    def __init__(self, neuron: Neuron, *, narrow: bool) -> None:
         name, field = FUNCTIONS[type(neuron)]
         if isinstance(neuron, GELU) and neuron.approximate == "tanh":
             name = "GELU_TANH"
-        self.known = known
+        self.known = "x" if neuron.needs_input else "y"
         self.numbers: dict[str, float] = {
             "function": CONSTANTS[name], "parameter": getattr(neuron, field) if field else 0.0
         }  # fmt: skip
         self.tables: dict[str, Array] = {}
         if narrow and name != "LRELU":
             self.tables["results"] = results_of(**self.numbers)
-            if neuron.needs_input:  # the slopes of the others are simple
+            if self.known == "x":  # the slopes of the others are simple
                 self.tables["slopes"] = slopes_of(**self.numbers)
 
     def forward(self, desc: Desc) -> Call:
@@ -57,7 +56,7 @@ class Function:
         return self._call("function", {"x": "x", "y": "y"}, desc, "results")
 
     def backward(self, desc: Desc) -> Call:
-        """Return the call that computes dx from dy and from what is known."""
+        """Return the call that computes dx from dy, and from x or y as the neuron says."""
         return self._call("function_gradient", {"known": self.known, "dy": "dy", "dx": "dx"}, desc, "slopes")
 
     def _call(self, kind: str, buffers: Mapping[str, str], desc: Desc, table: str) -> Call:
@@ -101,7 +100,7 @@ class NeuronKernel(OnednnKernel, reads="blobs"):
         self.blobs = [backend.blob(inputs[0].shape)]
         if layer.needs_input:
             self.reads = "inputs"
-        self.function = Function(layer, "x" if layer.needs_input else "y", narrow=backend.compute == "bf16")
+        self.function = Function(layer, narrow=backend.compute == "bf16")
 
     def buffers(self) -> dict[str, Array]:
         return {**super().buffers(), **self.function.tables}
