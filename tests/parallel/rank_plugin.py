@@ -84,8 +84,8 @@ class DoomState(CallbackState):
                 signal.pause()
 
 
-def stop_launcher(number):
-    """Send a signal to the process that has started the ranks, as soon as it waits for one."""
+def stop_launcher(number, *before):
+    """Send a signal to the process that has started the ranks, as soon as it waits for one, and others before it."""
     caught = 1 << (number - 1)
     status = Path(f"/proc/{os.getppid()}/status")
     while status.exists():
@@ -93,4 +93,5 @@ def stop_launcher(number):
         if int(masks["SigCgt"], 16) & caught:
             break
         threading.Event().wait(0.01)
-    os.kill(os.getppid(), number)
+    for one in (*before, number):
+        os.kill(os.getppid(), one)

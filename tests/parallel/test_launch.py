@@ -185,6 +185,19 @@ def test_a_signal_ends_ranks_that_are_still_starting(number: signal.Signals, cod
 
 
 @NEEDS_PROC
+def test_a_hang_up_that_is_ignored_ends_no_ranks() -> None:
+    script = (
+        f"{RANK}sys.path.append({str(PLUGIN.parent)!r})\nfrom rank_plugin import stop_launcher\n"
+        f"stop_launcher({int(signal.SIGTERM)}, {int(signal.SIGHUP)})\nwhile True: signal.pause()"
+    )
+    launcher = "import runpy, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+    launcher += "runpy.run_module('nacre_parallel', run_name='__main__')"
+    words = [sys.executable, "-c", launcher, "-n", "1", sys.executable, "-c", script]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=LIMIT)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "", "")
+
+
+@NEEDS_PROC
 @pytest.mark.parametrize(("name", "code"), [("SIGHUP", 129), ("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_training_that_is_stopped_does_not_begin_again(
     commands: Commands, folder: Path, name: str, code: int

@@ -27,8 +27,13 @@ STOPPED = [128 + number for number in SIGNALS]
 
 @contextmanager
 def handing_on(forward: Callable[[int, Any], object]) -> Generator[None]:
-    """Call `forward` in the block with every signal that is to end this process."""
-    before = {number: signal.signal(number, forward) for number in SIGNALS}
+    """Call `forward` in the block with every signal that is to end this process.
+
+    A SIGHUP that is ignored (nohup) stays ignored, as it does in the ranks.
+    """
+    hang_up: int | None = getattr(signal, "SIGHUP", None)
+    ignored = [hang_up] if hang_up is not None and signal.getsignal(hang_up) is signal.SIG_IGN else []
+    before = {number: signal.signal(number, forward) for number in SIGNALS if number not in ignored}
     try:
         yield
     finally:
