@@ -13,6 +13,7 @@ from ..discovery.blame import wrong
 from ..errors import ConfigError, ContractError, SnapshotError, TopologyError, brief, nearest
 from ..protocols.array import Array
 from ..protocols.backend import ALIGNMENT, Backend, HostMemory, Own, Step, wrapped
+from ..protocols.graph import Node
 from ..protocols.layer import Layer
 from ..protocols.parameter import Parameter, Placed, Storage
 from ..protocols.part import FEATURES, NONE, Cut, Part, part_of
@@ -281,13 +282,17 @@ def names_of(slots: Iterable[Slot]) -> dict[str, Slot]:
     return {name: slot for slot in slots for name in slot.names()}
 
 
-def owners_of(names: Collection[str], slots: Iterable[Slot]) -> set[str]:
-    """Return the layers that the parameters of these layers and containers are named after."""
+def owned_nodes(slots: Iterable[Slot]) -> list[tuple[str, Node]]:
+    """Return the nodes that have parameters, each behind the layer that these are named after."""
+    return [(slot.layer, use.op.node) for slot in slots for use in slot.uses if not use.parameter.tied]
+
+
+def owners_of(names: Collection[str], owned: Iterable[tuple[str, Node]]) -> set[str]:
+    """Return the layers that the parameters of these layers and containers are named after, of `owned_nodes`."""
     wanted = set(names)
-    uses = [(slot.layer, use.op.node) for slot in slots for use in slot.uses if not use.parameter.tied]
     return {
         owner
-        for owner, node in uses
+        for owner, node in owned
         if not wanted.isdisjoint([*with_containers(node.name), *with_containers(node.owner)])
     }
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from ..calls.handles import Top
 from ..engine.memory import Memory
 from ..engine.ops import Op
-from ..engine.parameters import Slot, owners_of
+from ..engine.parameters import Slot, owned_nodes, owners_of
 from ..engine.target import Target
 from ..errors import BlobError, ConfigError, DataError, NacreError, TopologyError, brief, nearest
 from ..protocols.array import Array
 from ..protocols.backend import Backend
+from ..protocols.graph import Node
 from ..protocols.layer import Layer
 from ..protocols.view import Fitted
 from ..text import with_containers
@@ -29,6 +30,8 @@ from .turns import Turns, in_turn
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from .division import Division
 
 
 _PHASE = (
@@ -67,6 +70,7 @@ class NetAccess:
     slots: list[Slot]
     turns: Turns
     frozen: set[str]
+    division: Division | None
     trainings: weakref.WeakSet[Any]
     allocated: bool
     backend_named: bool
@@ -307,9 +311,12 @@ class NetAccess:
             self._passes.compile_all()
 
     def _layer_names(self) -> set[str]:
-        """Return the names of the layers, and of the containers that they are in."""
-        nodes = [op.node for op in self.node_ops.values()]
-        return {name for node in nodes for one in (node.name, node.owner) for name in with_containers(one)}
+        """Return the names of the layers, on any rank, and of the containers that they are in."""
+        return {name for node in self._nodes() for one in (node.name, node.owner) for name in with_containers(one)}
+
+    def _nodes(self) -> list[Node]:
+        own = [op.node for op in self.node_ops.values()]
+        return own if self.division is None else [*own, *self.division.wiring.nodes]
 
     def _owners(self, names: Sequence[str]) -> set[str]:
         """Return the layers that these are, or are made of, and those that their shared parameters are named after."""
@@ -321,7 +328,8 @@ class NetAccess:
                 )
             if name not in known:
                 raise TopologyError(f"net '{self.name}' has no layer '{name}'{nearest(name, known)}")
-        return owners_of(names, self.slots) | (self.node_ops.keys() & names)
+        owned = owned_nodes(self.slots) + ([] if self.division is None else self.division.owned_nodes())
+        return owners_of(names, owned) | {node.name for node in self._nodes() if node.name in names}
 
 
 def counted_statistics(net: NetAccess) -> dict[str, dict[str, float]] | None:

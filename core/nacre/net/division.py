@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple, dataclass, replace
 from math import prod
@@ -47,6 +47,19 @@ class Division:
         """Return the shapes of the parameters that only other ranks have, from the memory of those that are here."""
         here = {name for slot in slots for name in slot.names()}
         return {name: shape for name, shape in self.parameters.items() if name not in here}
+
+    def owned_nodes(self) -> list[tuple[str, Node]]:
+        """Return the nodes that have parameters, on any rank, each behind the layer that these are named after."""
+        keys: dict[Layer, str] = {}
+        owners: dict[str, str] = {}
+        nodes = [node for node in self.wiring.nodes if node.layer.has_param]
+        named = [(keys.setdefault(node.layer.origin, node.key), node) for node in nodes]
+        return [(owners.setdefault(key, node.owner), node) for key, node in named]
+
+    def learns(self, frozen: Collection[str]) -> bool:
+        """Return whether any rank has a parameter that learns, if these layers are frozen."""
+        learn = {name.rpartition("/")[0] for name in self.sizes}
+        return any(owner not in frozen for owner, node in self.owned_nodes() if node.owner in learn)
 
     @property
     def losses(self) -> dict[str, str]:

@@ -128,7 +128,8 @@ class Training:
         self.algorithm = started(solver.algorithm, "start", solver.algorithm.start(net), AlgorithmState)
         batch = self.waiting.measured(steps_of(self.algorithm))
         self.slots = [slot for slot in net.slots if slot.placed is not None and not slot.frozen]
-        if not self.slots and (idle := sorted({slot.layer for slot in net.slots if slot.trainable})):
+        elsewhere = net.division is not None and net.division.learns(net.frozen)
+        if not (self.slots or elsewhere) and (idle := sorted({slot.layer for slot in net.slots if slot.trainable})):
             names = ", ".join(idle)
             if any(slot.frozen for slot in net.slots):
                 message = f"net '{net.name}': every layer that could learn is frozen: {names}"

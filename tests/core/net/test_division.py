@@ -408,6 +408,23 @@ def test_a_source_on_another_rank_goes_on_at_its_place_on_any_number_of_ranks(re
     assert all("no memory" not in str(one.message) for one in recwarn)
 
 
+def in_two_halves():
+    return placed(mlp(lambda kind: {}), [0, 0, 0, 1, 1, 1])
+
+
+@pytest.mark.parametrize("algorithm", ["BP", GPIPE])
+@pytest.mark.parametrize("frozen", [["ip1"], ["ip2"], ["ip1", "ip2"], ["ip2", "ip3"]])
+def test_layers_of_one_rank_are_frozen_as_those_of_the_whole_net(frozen, algorithm):
+    nets = check_equal(in_two_halves, 2, algorithm, options={"freeze": frozen})
+    assert [one.frozen for one in nets] == [{*frozen}] * 2
+
+
+def test_a_net_that_is_frozen_on_all_ranks_is_not_trained():
+    first, _ = nets_of(in_two_halves, crew(2), freeze=["ip1", "ip2", "ip3"])
+    with pytest.raises(ConfigError, match="every layer that could learn is frozen: ip1"):
+        solver().start(first)
+
+
 def test_the_first_line_of_a_training_counts_the_parameters_of_the_whole_net():
     def make():
         return [*lenet(WAYS["by features"])[:-1], BatchNormLayer(name="norm", bottoms=["ip2"], tops=["y"])]
