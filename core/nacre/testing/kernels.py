@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -12,8 +14,10 @@ from ..errors import ContractError
 from ..protocols.state import LayerState
 from .layers import check_kernel, check_phases, run_strategy
 from .states import DRAWS_EXAMPLES, READS, StateTests, after
-from .suite import only
+from .suite import When, only
 from .trial import Example
+
+FUSES = When("kernels with `fuses`", lambda suite: bool(suite.kernel.fuses))
 
 
 class KernelTests(StateTests):
@@ -87,6 +91,13 @@ class KernelTests(StateTests):
         record_property("declined", declined)
         print(f"{self.kernel.__qualname__}: served {served}, declined {len(declined)}", *declined, sep="\n  ")  # noqa: T201 - the report
         assert served, "the kernel declines every example:\n  " + "\n  ".join(declined)
+
+    @only(FUSES)
+    def test_fused_neurons(self, backend: str, dtype: str) -> None:
+        """The kernel applies each neuron that it names in `fuses`, as the neuron itself does."""
+        for name, example in itertools.product(self.kernel.fuses, self.examples()):
+            fused = replace(example, fields={**example.fields, "neuron": name})
+            check_kernel(self, (self.kernel, backend), backend, dtype, fused, variants=False)
 
     @only(DRAWS_EXAMPLES)
     def test_random_shapes(self, backend: str, dtype: str) -> None:

@@ -16,7 +16,7 @@ from ..protocols.backend import HostMemory, open_backend
 from ..protocols.blob import Blob
 from ..protocols.layer import PHASES, Phase, is_container, layer_type
 from ..protocols.making import fresh
-from ..protocols.state import SourceState
+from ..protocols.state import LayerState, SourceState
 from ..random import Random
 from .close import GRADIENT_TOLERANCES, assert_close, assert_near, assert_near_above, both_zero
 from .gradients import ENTRIES, numerical_gradient, worst_error
@@ -81,6 +81,7 @@ class LayerTests(StateTests):
         f"test_{name}"
         for name in (
             *("traits", "shapes", "plans_without_memory", "shutdown", "memory", "random_numbers", "memory_is_shared"),
+            "rewind",
             *("forward_twice", "inputs_are_left_alone", "without_gradients", "whole_numbers"),
             *("gradients_are_written", "unwanted_gradients", "reads"),
             *(
@@ -354,6 +355,25 @@ class LayerTests(StateTests):
                 trial.forward()
             for name, there, here in zip(one.tops, other.results(), one.results(), strict=True):
                 assert_close(there, here, f"top '{name}' after remember()", 0.0)
+
+    @only(READS)
+    @after(*ROOTS)
+    def test_rewind(self, backend: str, dtype: str, example: Example) -> None:
+        """After `rewind` nothing is left of earlier batches: the next one is what the first one was."""
+        with self.trial(example, backend, dtype) as trial:
+            if not any(type(op.state).advance is not LayerState.advance for op in trial.ops):
+                pytest.skip("its state carries nothing from batch to batch")
+            before, looks = trial.parameters(), list[list[np.ndarray]]()
+            for rewound in (False, True):
+                if rewound:
+                    trial.net.rewind()
+                for name, value in before.items():
+                    trial.set_parameter(name, value)
+                trial.forward()
+                looks.append(trial.results())
+                trial.net.advance()
+            for name, first, again in zip(trial.tops, *looks, strict=True):
+                assert_close(again, first, f"top '{name}' after rewind(), beside that of the first batch", 0.0)
 
     def test_random_numbers(self, backend: str, dtype: str, example: Example) -> None:
         """The same seed and step give the same results; others give different ones if, and only if, `is_random`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, chdir, contextmanager
@@ -12,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..errors import ContractError
+from ..errors import ContractError, NotFiniteError
 from ..fields.component import Component
 from ..graph.containers import expand
 from ..net.net import Net
@@ -28,7 +29,7 @@ from ..training.training import Training
 from .bench import spoil
 from .close import assert_close, assert_near
 from .components import ComponentTests
-from .outside import Things, check_unchanged, global_state, growth, saved
+from .outside import Things, check_unchanged, global_state, growth, refusal, saved
 from .suite import When, defines, only
 from .toys import (
     SIZES,
@@ -210,16 +211,21 @@ class SolverTests(ComponentTests):
             )
 
     def test_memory(self, example: Example, tmp_path: Path) -> None:
-        """`memory` gives arrays, finite numbers and texts, which do not change later; `remember` takes them back."""
+        """`memory` gives arrays, finite numbers and texts, which do not change later; `remember` takes them back.
+
+        Policies of the rate and callbacks get earlier ones too, also empty ones: a training may go back.
+        """
         with self.recorded(example, tmp_path) as (training, recorder):
             training.run()
             for memory, before in recorder.memories:
                 check_unchanged(memory, before, "later iterations")
-        with self.recorded(example, tmp_path / "again") as (training, recorder):
-            for _, before in recorder.memories:
-                if before:
-                    self.part(training).remember(before)
-                    check_unchanged(self.part(training).memory(), before, "remember()")
+        with self.recorded(example, tmp_path / "again") as (training, _):
+            part, goes_back = self.part(training), self.form() in ("lr_policy", "callback")
+            earlier = [saved(part.memory()), *(before for _, before in recorder.memories)]
+            for before in (*earlier, *earlier[::-1]):
+                if before or (goes_back and part.memory()):
+                    part.remember(before)
+                    check_unchanged(part.memory(), before, "remember()")
 
     @only(NO_CALLBACK)
     def test_two_trainings(self, example: Example) -> None:
@@ -405,6 +411,24 @@ class SolverTests(ComponentTests):
                 assert np.array_equal(value, values_of(other)[name]), (
                     f"'{name}' has other numbers after a batch that failed: memory() must hold what advance() changes"
                 )
+
+    @only(METHOD)
+    def test_method_not_finite(self, backend: str, example: Example) -> None:
+        """A parameter or gradient that is not finite ends the training: `product` tells, also that of a kernel."""
+        kernels = [None, *offered_kernels(self.component, "solver", backend)]
+        for kernel, number, what in itertools.product(kernels, (0, len(SIZES) - 1), ("value", "gradient")):
+            served = with_kernel(self.component, *kernel) if kernel else without_kernels(self.component)
+            with served, self.pulled(example, backend=backend, dtype=self.dtypes[-1]) as training:
+                bad = np.full(SIZES[number], 0.5, self.dtypes[-1])
+                bad[-1] = np.nan
+                if what == "value":
+                    training.net.parameters[f"pull/w{number}"].value = bad
+                else:
+                    pulled: Any = training.net.node_ops["pull"].state
+                    training.net.backend.from_host(bad, pulled.pulls[number][0])
+                told = refusal(NotFiniteError, training.step)
+                name = type(training.method).__qualname__
+                assert told, f"{name}: with NaN in a {what} the training goes on: product() must not be finite"
 
     @only(METHOD)
     def test_method_memory_in_use(self, example: Example) -> None:

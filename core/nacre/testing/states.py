@@ -164,7 +164,7 @@ class StateTests(Suite):
     @only(ONE_STATE, BACK_PROPAGATES)
     @after("shapes")
     def test_gradients_are_written(self, backend: str, dtype: str, example: Example) -> None:
-        """Gradients are written, not added to what was there."""
+        """Gradients are written, not added to what was there; `backward` may run again after one `forward`."""
         with self.tried(example, backend, dtype, keep="all") as trial:
             if not trial.differentiates:
                 pytest.skip("the example has no gradient")
@@ -187,6 +187,9 @@ class StateTests(Suite):
                     else f"leaves {wrong} of {zero.size} numbers of the gradient of {{}} unwritten, or adds to them"
                 )
                 raise AssertionError(f"backward {how.format(name)}; with NaN there before, NaN is in the result")
+            for name, gradient in trial.gradients().items():
+                what = f"gradient of {name} where backward runs again after one forward: it changes what it reads"
+                _exactly(gradient, found[-1][name], what)
 
     @only(ONE_STATE, BACK_PROPAGATES)
     @after(*ROOTS)

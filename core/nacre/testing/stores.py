@@ -89,9 +89,9 @@ class StoreTests(Checks):
         random = np.random.default_rng(0)
         return {name: _random(random, field, count) for name, field in self.fields().items()}
 
-    def read_all(self, path: Path) -> dict[str, Any]:
-        """Return all records of a file, as nets take them: joined and decoded."""
-        with open_records([path], store=self.store) as reader:
+    def read_all(self, path: Path, fields: Sequence[str] = ()) -> dict[str, Any]:
+        """Return all records of a file, or these fields of them, as nets take them: joined and decoded."""
+        with open_records([path], fields, store=self.store) as reader:
             found = [rows for _, rows in blocks(reader, size=3)]
             return {name: _joined([rows[name] for rows in found]) for name in reader.fields}
 
@@ -146,6 +146,16 @@ class StoreTests(Checks):
                 for name, values in wanted.items():
                     right = self.same(rows[name], [values[number] for number in numbers])
                     assert right, f"field '{name}' of the records {numbers}, read by number, has other numbers"
+
+    def test_some_fields(self, tmp_path: Path) -> None:
+        """Fields that are asked for, one alone or all in another order, hold what they hold among all."""
+        path, _ = self.make(tmp_path)
+        wanted = self.read_all(path)
+        for names in ([*wanted][::-1], *([name] for name in wanted)):
+            found = self.read_all(path, names)
+            for name in names:
+                right = self.same(found[name], wanted[name])
+                assert right, f"field '{name}' has other numbers where the fields asked for are {', '.join(names)}"
 
     def test_rows(self, tmp_path: Path) -> None:
         """`rows(start)` begins with that record, and ends with the last."""

@@ -1,18 +1,23 @@
 """KernelTests passes a kernel that computes what the layer's own code does, and finds one that does not."""
 
+from typing import Annotated
+
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
 from nacre import (
     ContractError,
+    Identity,
     InputLayer,
     Net,
+    Neuron,
     registry,
 )
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example, with_kernel, without_kernels
 from nacre_layers.initializers import Constant
+from nacre_layers.neurons import ReLU
 from run_suite import besides, failures, kit_tests, one_or_all
 from small_suites import BothGradientsOrNone, Scaled, ScaledLayer, ScaledState, ShiftedState
 
@@ -273,6 +278,43 @@ def test_a_comparison_begins_with_the_fault_behind_it():
     assert "(check 'inputs_are_left_alone')\nIt shows as: WritesIntoItsInputKernel: gradient of weight: off by" in str(
         found
     )
+
+
+class NeuronScaledLayer(ScaledLayer, has_neuron=True):
+    neuron: Annotated[Neuron, ""] = Identity()
+
+
+class RectifiesKernel(GoodKernel, fuses=("ReLU",), reads="inputs blobs"):
+    """It applies ReLU itself, and keeps its promises."""
+
+    rectifies = True
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        if isinstance(self.layer.neuron, ReLU) and self.rectifies:
+            for y in self.blobs:
+                np.maximum(y.memory, 0, out=y.memory)
+
+    def backward(self, inputs, diffs):
+        if isinstance(self.layer.neuron, ReLU):
+            for y, dy in zip(self.blobs, self.blobs_diff, strict=True):
+                dy.memory[y.memory <= 0] = 0
+        super().backward(inputs, diffs)
+
+
+class ForgetsItsNeuronKernel(RectifiesKernel):
+    rectifies = False
+
+
+@pytest.mark.parametrize("kernel", [RectifiesKernel, ForgetsItsNeuronKernel])
+def test_neurons_that_a_kernel_names_are_tried(kernel):
+    suite = kernel_suite(kernel, layer=NeuronScaledLayer)
+    assert "fused_neurons" in suite.required()
+    assert "fused_neurons" not in Kernel.required()
+    found = failures(suite, dtypes=["float64"], without=besides(suite, "test_fused_neurons", False))
+    assert bool(found) == (kernel is ForgetsItsNeuronKernel)
+    if found:
+        assert "ForgetsItsNeuronKernel: top 'top0'" in str(found["test_fused_neurons"])
 
 
 def test_what_a_kernel_declines_is_counted(capsys):

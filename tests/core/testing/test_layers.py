@@ -119,6 +119,23 @@ class AddsToGradientOfWeight(ScaledState):
         self.parameters[0].gradient += before
 
 
+@broken(Scaled, "gradients_are_written", "gradient of weight where backward runs again after one forward")
+class UsesUpWhatItKept(ScaledState, reads=""):
+    def __init__(self, layer, backend, inputs, diffs):
+        super().__init__(layer, backend, inputs, diffs)
+        self.intermediates = [backend.blob(one.shape) for one in inputs]
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        for x, kept in zip(inputs, self.intermediates, strict=True):
+            kept[...] = x
+
+    def backward(self, inputs, diffs):
+        super().backward(self.intermediates, diffs)
+        for dy, kept in zip(self.blobs_diff, self.intermediates, strict=True):
+            kept *= dy
+
+
 @broken(Scaled, "unwanted_gradients", "NoneType")
 class WantsAllGradients(ScaledState):
     def backward(self, inputs, diffs):
@@ -232,6 +249,39 @@ class Forgets(ScaledState):
 class RemembersAnObject(ScaledState):
     def memory(self):
         return {"layer": self.layer}
+
+
+class CarriesACount(ScaledState):
+    """y = weight · x + how many batches there were before; this keeps its promises."""
+
+    count = 0
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        for y in self.blobs:
+            y += self.count
+
+    def advance(self):
+        self.count += 1
+
+    def rewind(self):
+        self.count = 0
+
+    def memory(self):
+        return {"count": self.count}
+
+    def remember(self, memory):
+        self.count = int(memory["count"])
+
+
+@broken(Scaled, "rewind", r"top 'top0' after rewind\(\), beside that of the first batch")
+class NeverBeginsAnew(CarriesACount):
+    def rewind(self):
+        pass
+
+
+def test_a_layer_that_carries_something_passes():
+    assert failures(type("Carries", (Scaled,), {"state": CarriesACount})) == {}
 
 
 @broken(Scaled, "random_numbers", "seed 3, step 1 against seed 3, step 0: other numbers")

@@ -318,6 +318,12 @@ class CountsWhatFailed(MeanState):
         self.count = max(self.count, int(memory["count"]))
 
 
+@broken(OfMethods, "method_not_finite", "HidesNaN: with NaN in a value the training goes on")
+class HidesNaN(MeanState):
+    def product(self):
+        return 0.0
+
+
 @broken(OfMethods, "method_memory_in_use", "a step allocates .* bytes for a parameter of 160,000")
 class AllocatesInEachStep(MeanState):
     def update(self):
@@ -387,6 +393,22 @@ class RemembersInfinity(SlowState):
 class ForgetsItsLosses(LossesState):
     def remember(self, memory):
         pass
+
+
+@broken(OfCallbacks, "memory", r"the memory has other keys after remember\(\)")
+class KeepsTheBestWhenItGoesBack(LossesState):
+    best = None
+
+    def run(self):
+        super().run()
+        self.best = min(self.training.loss, self.best or self.training.loss)
+
+    def memory(self):
+        return {**super().memory(), **({} if self.best is None else {"best": self.best})}
+
+    def remember(self, memory):
+        super().remember(memory)
+        self.best = memory.get("best", self.best)
 
 
 @broken(OfCallbacks, "callback_leaves_the_training_alone", "parameter 'line/weight' has other numbers, because of")

@@ -142,6 +142,13 @@ class ReadsInOrder(GoodReader):
         super().read(np.sort(numbers), out)
 
 
+@broken("some_fields", "field 'x' has other numbers where the fields asked for are x")
+class SkipsAColumnForEachField(GoodReader):
+    def __init__(self, path, fields=()):
+        super().__init__(path, fields)
+        self.numbers = np.roll(self.numbers, len(fields), axis=1)
+
+
 @broken("rows", r"rows\(1\) gives 7 records of 7")
 class BeginsAtTheFirst(GoodReader):
     def rows(self, start=0):
