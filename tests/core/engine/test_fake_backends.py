@@ -76,8 +76,10 @@ def write_batch(net: Net, seed: int = 0) -> None:
             net.write(name, random.normal(size=shape) if name == "data" else random.integers(0, 3, shape))
 
 
-def trained(backend: str, layers: list[Layer], iterations: int = 6) -> tuple[list[float], dict[str, Any], Net]:
-    net = Net("net", layers, backend=backend, dtype="float64", seed=3)
+def trained(
+    backend: str, layers: list[Layer], iterations: int = 6, **options: Any
+) -> tuple[list[float], dict[str, Any], Net]:
+    net = Net("net", layers, backend=backend, dtype="float64", seed=3, **options)
     write_batch(net)
     solver = Solver(
         SGD(), max_iter=iterations, lr_policy=Step(base=0.5, gamma=0.5, stepsize=2), momentum_policy=0.9, regu_coef=0.01
@@ -159,6 +161,18 @@ def test_blobs_in_opaque_memory_are_read_as_plain_arrays(blocked: BlockedBackend
     for name in ("ip1", "ip2", "ip3", "relu", "ip4"):
         np.testing.assert_allclose(opaque.blob(name), plain.blob(name), rtol=1e-12, err_msg=name)
         np.testing.assert_allclose(opaque.gradient(name), plain.gradient(name), rtol=1e-10, err_msg=name)
+
+
+def test_blobs_that_have_moved_are_copied_from_where_they_are_now(blocked: BlockedBackend) -> None:
+    plain = Net("plain", mixed_layers(), backend="numpy", dtype="float64", seed=3, phase="test")
+    moved = Net("moved", mixed_layers(), backend="blocked", dtype="float64", seed=3, phase="test")
+    write_batch(moved)
+    moved.forward()
+    moved.reallocate()
+    for net in (plain, moved):
+        write_batch(net, 1)
+        net.forward()
+    np.testing.assert_allclose(moved.blob("ip4"), plain.blob("ip4"), rtol=1e-12)
 
 
 def test_a_kernel_that_declines_leaves_the_layer_to_its_own_state(blocked: BlockedBackend) -> None:
@@ -249,6 +263,13 @@ def test_a_state_that_wants_numpy_arrays_gets_them_on_a_device(foreign: ForeignB
         ("scaled", "host", "plain"),
         ("scaled", "plain", "host"),
     }
+
+
+def test_a_frozen_state_on_the_host_has_no_gradient_to_copy_to_the_device(foreign: ForeignBackend) -> None:
+    expected, weights, _ = trained("numpy", host_only_layers(), freeze=["host"])
+    losses, found, _ = trained("foreign", host_only_layers(), freeze=["host"])
+    np.testing.assert_allclose(losses, expected, rtol=1e-12)
+    np.testing.assert_array_equal(found["host/w"], weights["host/w"])
 
 
 def test_without_fallback_a_layer_without_a_kernel_is_refused(blocked: BlockedBackend) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from forging import trials
 from nacre import Layer, Names, Net, Neuron
-from nacre.engine.memory import Memory, group_bytes
+from nacre.engine.memory import Memory, Need, group_bytes
 from nacre.engine.ops import Group, Value
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
@@ -65,6 +65,13 @@ def group(net: Net, name: str) -> list[Any]:
 
 def in_one_memory(one: Any, other: Any) -> bool:
     return bool(np.shares_memory(one, other))
+
+
+@pytest.mark.parametrize(("free", "most"), [(1000, 7), (130, 5), (39, 0), (30, 0)])
+def test_the_largest_batch_that_fits_is_smaller_than_the_one_that_did_not(free: int, most: int) -> None:
+    need = Need(blobs=160, parameters=20, own=10, batch=8)  # 20 bytes of blobs for each record
+    assert need.most(free) == most
+    assert (f"a batch of {most} would fit" == need.remedy(free, sure=True)) == bool(most)
 
 
 # Neurons and in-place layers
@@ -198,6 +205,20 @@ def test_the_last_reader_of_a_branch_may_take_the_memory() -> None:
         *loss("sum"),
     )
     assert in_one_memory(*group(net, "right"))
+    check_gradients(net)
+
+
+def test_a_branch_that_the_very_next_layer_reads_is_not_overwritten() -> None:
+    net = net_of(
+        data(5),
+        dense("a"),
+        SplitLayer(name="split", bottoms="a", tops=["left", "right"]),
+        HalveLayer(name="half", bottoms="right"),
+        AddLayer(name="next", bottoms="left", tops="next"),
+        AddLayer(name="sum", bottoms=["next", "right"], tops="sum"),
+        *loss("sum"),
+    )
+    assert not in_one_memory(*group(net, "right"))
     check_gradients(net)
 
 

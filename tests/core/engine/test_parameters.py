@@ -127,6 +127,25 @@ def test_a_net_that_goes_forward_only_has_no_gradients() -> None:
     assert all(parameter.gradient is None for slot in net.slots for parameter in slot.parameters)
 
 
+def test_who_has_a_copy_of_a_parameter_can_see_that_it_has_changed() -> None:
+    """Its version is higher after `reset` and an update, and that of a buffer after a pass in phase train."""
+    layers = [*chain()[:4], BatchNormLayer(name="n", bottoms="c", tops="n"), SquareLossLayer(name="l", bottoms="n")]
+    net = net_of(layers)
+    validation = net.derive("validation")
+    slots = {slot.name: slot.storage for slot in net.slots}
+
+    def raised(call: Any) -> set[str]:
+        before = {name: one.version for name, one in slots.items()}
+        call()
+        return {name for name, one in slots.items() if one.version > before[name]}
+
+    assert raised(lambda: net.reset(1)) == set(slots)
+    assert raised(net.forward) == {"n/mean", "n/variance"}
+    assert raised(Solver(SGD(), lr_policy=0.1).start(net).step) == set(slots)
+    validation.write("data", np.ones((3, 5)))
+    assert raised(validation.forward) == set()
+
+
 def test_first_values_are_a_function_of_seed_and_name() -> None:
     one, other, third = (net_of(chain(), backend=PlainBackend(), seed=seed) for seed in (4, 4, 5))
     for name, handle in one.parameters.items():

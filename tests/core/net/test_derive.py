@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import Group, Layer, Net, Solver
+from nacre import Group, Layer, Net, NotFiniteError, Solver
 from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
@@ -139,3 +139,11 @@ def test_parameters_are_shared() -> None:
     assert {name: handle.storage for name, handle in derived.parameters.items()} == {
         name: handle.storage for name, handle in net.parameters.items()
     }
+
+
+def test_a_derived_net_is_watched_as_its_own_is() -> None:
+    net = Net("net", classifier(), backend="numpy")
+    net.find_nan()
+    net.parameters["b/bias"].value = [np.nan, 0]
+    with net.derive("validation") as derived, pytest.raises(NotFiniteError, match=r"layer 'b'.*writes the first"):
+        derived.forward()

@@ -374,6 +374,16 @@ def test_a_pass_counts_every_record_once(batch_size: int) -> None:
     assert net.statistics()["accuracy"]["records"] == min(batch_size, 10)
 
 
+def test_a_bad_record_with_which_the_last_batch_is_filled_up_is_counted_once() -> None:
+    x = np.ones((5, 4))
+    x[4, 2] = np.nan
+    source = MemoryDataLayer(name="in", tops=["data", "label"], data=[x, np.arange(5) % 3], batch_size=3)
+    told: list[str] = []
+    Net("net", [source, *classifier(3)[1:]], backend="numpy", phase="validation").forward_epoch(told.append)
+    assert len(told) == 1
+    assert "blob 'data' of layer 'in': 1 of 5 records have numbers that are not finite" in told[0]
+
+
 def test_a_training_has_taken_the_statistics_of_its_net() -> None:
     net = net_of(*classifier(4))
     training = Solver("SGD", max_iter=5).solve(net, quiet=True)

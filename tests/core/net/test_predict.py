@@ -129,6 +129,13 @@ def test_a_sink_that_looks_at_a_blob_leaves_it_an_output() -> None:
     assert net.predict(RECORDS).shape == (23, 3)
 
 
+def test_records_of_another_shape_are_predicted_by_a_net_of_their_own() -> None:
+    pictures = InputLayer(name="pictures", tops="picture", shape=(1, 4, 4), exclude="train")
+    net = made([*classifier(), pictures, FlattenLayer(bottoms="picture", tops="flat", exclude="train")])
+    for size in (4, 6, 4):
+        assert net.predict(np.ones((3, 1, size, size)), "flat").shape == (3, size**2)
+
+
 def test_prediction_follows_training() -> None:
     net = made()
     before = net.predict(RECORDS, "prob")

@@ -75,6 +75,17 @@ def test_a_long_curve_keeps_every_second_row_and_the_last(monkeypatch: pytest.Mo
     assert kept == [128, 256, 384, 512, 640, 768, 896, 1000]
 
 
+def test_a_long_curve_goes_on_as_it_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MOST", 8)
+    whole, again = History(), History()
+    for number in range(1, 101):
+        for one in (whole, again)[: 1 + (number > 37)]:
+            one.add("train", number, 0, float(number), {})
+        if number == 37:
+            again.remember(whole.memory())
+    assert again.memory() == whole.memory()
+
+
 def test_numbers_that_are_not_finite_survive() -> None:
     first, again = History(), History()
     first.add("test", 3, 1, float("nan"), {"auc": {"auc": float("inf")}})

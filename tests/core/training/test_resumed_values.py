@@ -147,3 +147,14 @@ def test_going_back_to_where_nothing_was_remembered() -> None:
         one.report("summary", loss=1.0, statistics={})
         one.restore(snapshot)
         assert (one.iteration, one.lr, one.history, one.callbacks[0].memory()) == (1, 0.1, {}, {})
+
+
+def test_who_asked_to_keep_what_is_given_up_gets_no_snapshot() -> None:
+    kept: list[Any] = []
+    with net() as made, Solver(SGD(), max_iter=9, lr_policy=0.1).start(made) as one:
+        snapshot = saved(one)
+        one.step()
+        one.hold(kept.append)
+        one.restore(snapshot)
+        one.step()
+    assert kept == []

@@ -515,6 +515,28 @@ def test_a_parameter_that_is_not_finite_is_named() -> None:
         solver(lr_policy=10.0).solve(net)
 
 
+def test_a_buffer_that_is_not_finite_is_named() -> None:
+    def spoil(training: Training) -> None:
+        if training.iteration == 5:
+            training.net.parameters["norm/mean"].value = np.full(8, np.nan)
+
+    with pytest.raises(NotFiniteError, match=r"iteration 5: .*the value of parameter 'norm/mean' of layer 'norm'"):
+        solver(callbacks=[Recorder(every_n_iter=1, what=spoil)]).solve(toy_net())
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("-inf")])
+def test_a_number_that_is_not_finite_is_not_saved(number: float) -> None:
+    class Keeping(Recorder):
+        def start(self, training: Training) -> CallbackState:
+            state = RecorderState(self, training)
+            state.memory = lambda: {"kept": number}  # type: ignore[method-assign]
+            return state
+
+    message = "a number is not finite, so no snapshot is saved; first seen in .* 'memory/callback.Keeping/kept'"
+    with solver(callbacks=[Keeping()]).start(toy_net()) as training, pytest.raises(NotFiniteError, match=message):
+        training.snapshot()
+
+
 def test_large_but_finite_numbers_are_no_error() -> None:
     net = pulled_net(dtype="float32", first=1e30, gradients=((1e30,),) * 20)  # their product is not finite
     assert solver(lr_policy=1e-6).solve(net).iteration == 20
@@ -930,6 +952,22 @@ def test_statistics_of_a_training_net_are_those_since_the_last_summary() -> None
     told = [(report["iteration"], report["statistics"]["accuracy"]["records"]) for report in reports["summary"]]
     assert told == [(8, 48), (8, 48), (16, 48), (16, 48), (20, 24), (20, 24)]
     assert training.statistics["train"]["accuracy"]["records"] == 24
+
+
+def test_a_training_that_goes_back_counts_anew_from_there() -> None:
+    taken: list[Snapshot] = []
+
+    def turn_back(training: Training) -> None:
+        if training.iteration == 2:
+            taken.append(saved(training))
+        elif training.iteration == 3 and len(taken) == 1:
+            taken.append(taken[0])
+            training.go_back(taken[0])
+
+    reports = Reports()
+    callbacks = [Recorder(every_n_iter=1, what=turn_back), TrainingSummary(every_n_iter=4)]
+    solver(callbacks=callbacks, max_iter=4).solve(counting_net(), reports=[reports])
+    assert [one["statistics"]["accuracy"]["records"] for one in reports["summary"]] == [2 * 6]
 
 
 def test_statistics_of_a_training_net_without_a_summary_are_those_of_the_run() -> None:
