@@ -232,6 +232,27 @@ def test_a_training_that_cannot_note_how_it_is_run_moves_nothing(tmp_path: Path)
     assert names(tmp_path) == ["run.json", "snapshot-000010.h5", "snapshot-000020.h5"]
 
 
+class NeverBegins(Callback):
+    """Comes behind a callback that saves snapshots, and cannot begin."""
+
+    runs_last = True
+
+    def start(self, training: Training) -> CallbackState:
+        return NeverBeginsState(self, training)
+
+
+class NeverBeginsState(CallbackState):
+    def begin(self) -> None:
+        raise ConfigError("not today")
+
+
+def test_a_training_whose_callbacks_cannot_all_begin_moves_nothing(tmp_path: Path) -> None:
+    solver(Snapshot(folder=tmp_path)).solve(pulled_net())
+    with pytest.raises(ConfigError, match="not today"):
+        solver(Snapshot(folder=tmp_path), NeverBegins()).solve(pulled_net())
+    assert numbers(tmp_path) == [20]
+
+
 def test_two_callbacks_for_one_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"callbacks: .*/here"):

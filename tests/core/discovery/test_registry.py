@@ -840,6 +840,11 @@ def test_a_file_with_hooks_offers_what_they_say(tmp_path: Path) -> None:
     assert outcome(choice)[0] == "K"
     registry.load_file(file)
     assert len(registry.plugins()) == 1
+    swirl = registry.open("layer", "Swirl")
+    assert registry.offers_of(swirl, "layer") and registry.kernels_for("layer", "Swirl", "cpu")
+    file.write_text("")
+    registry.load_file(file)
+    assert not registry.offers_of(swirl, "layer") and not registry.kernels_for("layer", "Swirl", "cpu")
 
 
 def test_a_file_that_registers_by_itself_is_not_registered_again(tmp_path: Path, new_registry: NewRegistry) -> None:

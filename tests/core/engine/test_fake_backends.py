@@ -147,6 +147,8 @@ def test_own_blobs_share_memory_by_lifetime(blocked: BlockedBackend, phase: str)
         assert not shared, "a value that backward reads keeps its memory, whatever comes after"
     else:
         assert len(places) == 4, "the data and the predictions, and two in turn"
+        shared = {value.name for value in net.memory.values if value.shared}
+        assert shared == {f"x{n}" for n in range(1, 8)}
     arena = max(end for _, end in places) - min(start for start, _ in places)
     assert arena == len(places) * 4 * 12 * 8, "the memory of some blobs of 4 rows of 3 blocks, and nothing besides"
 
