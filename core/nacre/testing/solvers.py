@@ -103,6 +103,7 @@ class SolverTests(ComponentTests):
 
     changes_training: ClassVar[bool] = False
     IN_TURNS = frozenset({"test_method_joined"})
+    OF_THE_FIRST = frozenset({"test_method_not_finite"})
 
     def reference(
         self,
@@ -416,7 +417,8 @@ class SolverTests(ComponentTests):
     def test_method_not_finite(self, backend: str, example: Example) -> None:
         """A parameter or gradient that is not finite ends the training: `product` tells, also that of a kernel."""
         kernels = [None, *offered_kernels(self.component, "solver", backend)]
-        for kernel, number, what in itertools.product(kernels, (0, len(SIZES) - 1), ("value", "gradient")):
+        number = len(SIZES) - 1
+        for kernel, what in itertools.product(kernels, ("value", "gradient")):
             served = with_kernel(self.component, *kernel) if kernel else without_kernels(self.component)
             with served, self.pulled(example, backend=backend, dtype=self.dtypes[-1]) as training:
                 bad = np.full(SIZES[number], 0.5, self.dtypes[-1])

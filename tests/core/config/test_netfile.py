@@ -623,6 +623,13 @@ def test_a_net_is_written_as_well() -> None:
     assert all(map(same, net.layers, again.layers))
     assert again.net(allocate=False).dtype == "float64"
 
+    class Narrow(HostMemory):
+        computes = ("bf16",)
+
+    options = {"compute": "bf16", "deterministic": True, "insert_splits": True, "partition_dim": -1}
+    net = Net("n", net.layers, backend=Narrow(), allocate=False, **options)
+    assert tomllib.loads(dumps(net)).items() >= options.items()
+
 
 def test_a_backend_is_written_if_somebody_has_named_it() -> None:
     layers = load(write()).layers

@@ -606,6 +606,14 @@ def test_what_is_no_saved_net_is_told() -> None:
         nacre.load("s.nacre")
 
 
+def test_a_file_without_a_parameter_is_refused() -> None:
+    found = content(trained())
+    arrays = {name: array for name, array in found.arrays.items() if name != "parameters/scores/bias"}
+    Path("net.nacre").write_bytes(default_snapshot_store().encode(Snapshot(3, arrays, found.state)))
+    with pytest.raises(SnapshotError, match="scores/bias"):
+        nacre.load("net.nacre")
+
+
 def test_a_name_says_what_a_file_is() -> None:
     net = trained()
     with pytest.raises(ConfigError, match=r"net.h5: the name of a saved net ends in .nacre\n  write net.nacre"):

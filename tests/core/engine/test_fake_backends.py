@@ -219,7 +219,7 @@ def test_nets_run_on_memory_that_numpy_cannot_read(foreign: ForeignBackend) -> N
 
 
 class HostScaleLayer(Layer, has_param=True, can_do_bp=True):
-    """y = w x, computed by NumPy wherever the net runs."""
+    """y = w x, computed by NumPy wherever the net runs; a buffer counts the batches."""
 
     bottoms: Names
     tops: Names
@@ -230,10 +230,12 @@ class HostScaleState(LayerState, of=HostScaleLayer, host_only=True):
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.parameters = [Parameter("w", (inputs[0].shape[1],), init=Gaussian())]
+        self.parameters += [Parameter("seen", (1,), init=Constant(), trainable=False)]
         self.blobs = [backend.blob(inputs[0].shape)]
 
     def forward(self, inputs: list[Any]) -> None:
         assert isinstance(inputs[0], np.ndarray)
+        self.parameters[1].blob += 1
         self.blobs[0][...] = inputs[0] * self.parameters[0].blob
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
@@ -259,6 +261,7 @@ def test_a_state_that_wants_numpy_arrays_gets_them_on_a_device(foreign: ForeignB
     np.testing.assert_allclose(losses, expected, rtol=1e-12)
     for name, value in weights.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-10, err_msg=name)
+    assert found["host/seen"] == 6
     assert {(name, one[0], other[0]) for name, one, other in net.schedule.copies} == {
         ("ip1", "plain", "host"),
         ("ip1", "host", "plain"),

@@ -132,6 +132,9 @@ def test_the_newest_and_the_best_are_kept(folder: SnapshotFolder) -> None:
     assert folder.best() == folder.path / "snapshot-000200.h5"
     marker = json.loads((folder.path / "best.json").read_bytes())
     assert (marker["file"], marker["iteration"], marker["value"]) == ("snapshot-000200.h5", 200, 0.5)
+    folder.save(snapshot(800), best=True)
+    marker = json.loads((folder.path / "best.json").read_bytes())
+    assert (marker["previous"]["iteration"], marker["previous"]["previous"]) == (200, None), "it does not grow"
 
 
 def test_the_iteration_counts_not_the_time_nor_the_spelling(folder: SnapshotFolder) -> None:
@@ -183,6 +186,7 @@ def test_a_damaged_mark_is_told_when_the_folder_is_taken(marker: str, tmp_path: 
     folder = SnapshotFolder(tmp_path, HDF5Store())
     with pytest.raises(SnapshotError, match=r"best\.json.*\n  remove this file"):
         folder.lock()
+    assert not folder.locked
     (tmp_path / "best.json").unlink()
     with folder:
         pass

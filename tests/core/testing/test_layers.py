@@ -274,7 +274,7 @@ class CarriesACount(ScaledState):
         self.count = int(memory["count"])
 
 
-@broken(Scaled, "rewind", r"top 'top0' after rewind\(\), beside that of the first batch")
+@broken(Scaled, "memory", r"top 'top0' after rewind\(\), beside that of the first batch")
 class NeverBeginsAnew(CarriesACount):
     def rewind(self):
         pass
