@@ -334,6 +334,19 @@ def test_a_training_ends_that_gets_no_better(losses: list[float], fields: Any, i
     assert not training.interrupted
 
 
+def test_what_is_to_beat_survives_a_restart() -> None:
+    """The best value is another one, of which a step to a better one by `min_delta` would be too much to ask."""
+    losses = [5, 4.7, 4.4, 4.3, 4.2, 4.1]
+    callbacks = [Judged(losses=losses), EarlyStopping(patience=3, min_delta=0.5)]
+
+    def solver(max_iter: int) -> Solver:
+        return Solver(SGD(), max_iter=max_iter, lr_policy=0.1, callbacks=callbacks)
+
+    begun = solver(2).solve(pulled_net(), quiet=True)
+    assert solver(6).solve(pulled_net(), resume=saved(begun), quiet=True).iteration == 6
+    assert stopped(losses, patience=3, min_delta=0.5).iteration == 6
+
+
 def test_it_says_why() -> None:
     reason = stopped([5, 4, 4, 4, 1], patience=2).stopped
     assert reason == "EarlyStopping (loss of validation: the best was 4 in iteration 2)"

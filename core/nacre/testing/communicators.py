@@ -98,7 +98,7 @@ class CommunicatorTests(Checks):
         self._check("bcast", example)
 
     def test_messages(self, example: Group) -> None:
-        """Arrays of every type and size go round, also while all send at once."""
+        """Arrays of every type and size go round, also while all send at once, and may change when they have gone."""
         self._check("messages", example)
 
     def test_tags(self, example: Group) -> None:

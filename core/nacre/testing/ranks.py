@@ -171,12 +171,14 @@ def bcast(comm: Communicator) -> None:
 
 
 def messages(comm: Communicator) -> None:
-    """Arrays of every type and size go round, also while all send at once."""
+    """Arrays of every type and size go round, also while all send at once, and may change when they have gone."""
     after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     for dtype in TYPES:
         for count in sizes(dtype):
             array, out = numbers(comm.rank, count, dtype), np.zeros(count, dtype)
             sent = comm.isend(array, after, 5)
+            if sent.done():
+                array[...] = 0
             comm.recv(out, before, 5)
             sent.wait()
             check_equal(out, numbers(before, count, dtype), f"{count} of {dtype}")

@@ -606,11 +606,14 @@ def test_what_is_no_saved_net_is_told() -> None:
         nacre.load("s.nacre")
 
 
-def test_a_file_without_a_parameter_is_refused() -> None:
+@pytest.mark.parametrize("name", ["parameters/scores/bias", "parameters/scores/more"])
+def test_a_file_with_a_parameter_less_or_more_is_refused(name: str) -> None:
     found = content(trained())
-    arrays = {name: array for name, array in found.arrays.items() if name != "parameters/scores/bias"}
+    arrays = {**found.arrays}
+    if arrays.pop(name, None) is None:
+        arrays[name] = np.ones(3)
     Path("net.nacre").write_bytes(default_snapshot_store().encode(Snapshot(3, arrays, found.state)))
-    with pytest.raises(SnapshotError, match="scores/bias"):
+    with pytest.raises(SnapshotError, match=name.removeprefix("parameters/")):
         nacre.load("net.nacre")
 
 

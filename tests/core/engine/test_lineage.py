@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import InputLayer, Layer, LayerState, Names, Net, Neuron
+from nacre import HostMemory, InputLayer, Layer, LayerState, Names, Net, Neuron
 from nacre.testing.states import ThroughKernel, Transposed
 from nacre_data import RandomNormalLayer
 from nacre_layers.regularizers import L2
@@ -19,6 +19,15 @@ class TurnedBackend(Transposed):
     """Its own blobs are not plain, nor are numpy's of four axes."""
 
     name, lineage = "turned", ("turned", "numpy")
+
+
+def test_a_narrow_type_is_computed_in_only_where_a_backend_can() -> None:
+    class Narrow(TurnedBackend):
+        computes = ("bf16",)
+
+    layers = [InputLayer(tops="x", shape=3), AddLayer(name="add", bottoms="x", tops="y")]
+    net = Net("narrow", layers, backend=Narrow(), compute="bf16", allocate=False)
+    assert (net.view().compute, net.view(HostMemory.shared()).compute) == ("bf16", "float32")
 
 
 class TwiceLayer(Layer, can_do_bp=True):

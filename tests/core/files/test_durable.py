@@ -13,7 +13,7 @@ import pytest
 
 from nacre import NacreError
 from nacre.files import atomic_write, durable, replaced_after
-from nacre.files.durable import OutputLock, hold
+from nacre.files.durable import NewFile, OutputLock, hold, make_folder, move
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows locks no files in this way")
 
@@ -54,6 +54,53 @@ def test_what_was_left_behind_is_replaced_and_a_link_is_not_followed(kind: str, 
     assert (tmp_path / "x").read_bytes() == b"new"
     assert other.read_bytes() == b"other"
     assert sorted(os.listdir(tmp_path)) == ["other", "x"]
+
+
+class Noted:
+    """Stands for `os`: notes the calls that make a change durable, and of what."""
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+        self.calls: list[str] = []
+
+    def open(self, path: Path, *rest: int) -> int:
+        file = os.open(path, *rest)
+        self.names[file] = Path(path).name
+        return file
+
+    def fsync(self, file: int) -> None:
+        self.calls.append(f"fsync {self.names[file]}")
+
+    def replace(self, path: Path, place: Path) -> None:
+        Path(path).replace(place)
+        self.calls.append(f"replace {place.name}")
+
+    unlink = staticmethod(os.unlink)
+
+
+def test_what_was_written_is_durable_before_it_has_its_name_and_its_name_on_return(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durable, "_os", noted := Noted())
+    new = NewFile(tmp_path / "x")
+    new.temporary.write_bytes(b"new")
+    new.commit()
+    assert noted.calls == ["fsync .x.tmp", "replace x", f"fsync {tmp_path.name}"]
+    noted.calls.clear()
+    make_folder(tmp_path / "a" / "b")
+    assert noted.calls == [f"fsync {tmp_path.name}", "fsync a"]
+    noted.calls.clear()
+    assert move(tmp_path / "x", tmp_path / "a") == tmp_path / "a" / "x"
+    assert noted.calls == ["replace x", "fsync a", f"fsync {tmp_path.name}"]
+
+
+def test_of_two_that_write_a_new_file_the_first_is_told(tmp_path: Path) -> None:
+    first, second = NewFile(tmp_path / "x"), NewFile(tmp_path / "x")
+    second.temporary.write_bytes(b"second")
+    with pytest.raises(NacreError, match="x: another process writes this file too"):
+        first.commit()
+    second.commit()
+    assert (tmp_path / "x").read_bytes() == b"second"
 
 
 @pytest.mark.parametrize("works", [True, False])
