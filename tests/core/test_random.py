@@ -154,3 +154,9 @@ def test_random_numbers_of_records_are_numpys():
 
 def test_no_records_have_no_random_numbers():
     assert RecordRandom(0, "n", lambda: 0).each(3).shape == (0, 3)
+
+
+def test_a_part_leaves_the_generator_at_the_start_of_its_numbers():
+    random, fresh = (Random(5, "drop", lambda: 2) for _ in range(2))
+    random.uniform(np.empty((2, 4)), whole=(9, 4), start=(7, 0))
+    assert random.generator().random() == fresh.generator().random()

@@ -235,6 +235,13 @@ def test_going_back_to_the_last_validation_that_was_not_worse(wrapped: bool) -> 
     assert [str(one.message) for one in warned][-2:] == [f"{told}0.4", f"{told}0.3"]
 
 
+def test_what_is_held_does_not_hold_what_others_hold() -> None:
+    one = DecayOnValidation(base=0.8, go_back=True, min_n_iter=9)
+    policy, callbacks = Staged(stages=[(9, one), (9, one)]), [Judged(losses=[4, 3, 2, 2.5])]
+    snapshot = saved(Solver(SGD(), max_iter=4, lr_policy=policy, callbacks=callbacks).solve(pulled_net(), quiet=True))
+    assert max(name.count("(held)") for name in snapshot.arrays) == 1
+
+
 def test_going_back_goes_on_bit_for_bit_wherever_it_was_interrupted() -> None:
     def solver(max_iter: int) -> Solver:
         policy = Staged(

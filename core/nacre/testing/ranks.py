@@ -285,7 +285,9 @@ def closing(comm: Communicator) -> None:
         del array
         half.close()
         half.close()
-    assert [int(array[-1, -1]) for array in kept] == [0, 7, 14][: len(kept)], "closing a communicator changes a shared array"
+    assert [int(array[-1, -1]) for array in kept] == [0, 7, 14][: len(kept)], (
+        "closing a communicator changes a shared array"
+    )
 
 
 def shared(comm: Communicator) -> None:

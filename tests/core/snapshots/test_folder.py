@@ -192,6 +192,16 @@ def test_a_damaged_mark_is_told_when_the_folder_is_taken(marker: str, tmp_path: 
         pass
 
 
+def test_a_lock_that_is_another_file_too_is_not_written_into(tmp_path: Path) -> None:
+    other, folder = tmp_path / "other", tmp_path / "folder"
+    other.write_text("not to be lost")
+    folder.mkdir()
+    (folder / ".lock").hardlink_to(other)
+    with pytest.raises(SnapshotError, match=r"\.lock: a link or a special file, so it cannot be the lock"):
+        SnapshotFolder(folder, HDF5Store()).lock()
+    assert other.read_text() == "not to be lost"
+
+
 def test_nothing_kept_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="keep=0"):
         SnapshotFolder(tmp_path, HDF5Store(), keep=0)
