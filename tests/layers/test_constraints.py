@@ -85,7 +85,8 @@ def test_an_axis_that_the_parameter_lacks():
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"threshold": 0}, {"threshold": 1, "axis": -1}, {"threshold": 1, "every_n_iter": 0}]
+    "fields",
+    [{}, {"threshold": 0}, {"threshold": np.inf}, {"threshold": 1, "axis": -1}, {"threshold": 1, "every_n_iter": 0}],
 )
 def test_bad_fields(fields):
     with pytest.raises(ConfigError, match="L2Norm: "):

@@ -1,5 +1,6 @@
 """What happens to gradients before an update: batches added up, clipping, constraints now and then."""
 
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -218,12 +219,19 @@ def test_clipping_leaves_alone_what_is_frozen() -> None:
     np.testing.assert_array_equal(nets[0].parameters["b/weight"].value, nets[1].parameters["b/weight"].value)
 
 
+@pytest.mark.parametrize("clip", ["clip_norm", "clip_value"])
+def test_an_infinite_limit_clips_nothing(clip: str) -> None:
+    with solver(**{clip: inf}).start(pulled_net(gradients=((3.0,), (-4.0,)), regu=None)) as training:
+        assert trace(training, 2) == pytest.approx([0.7, 1.1], abs=1e-12)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"n_accumulate": 0}, "n_accumulate=0, but it must be above 0"),
         ({"clip_norm": -1}, "clip_norm=-1.0, but it must be 0 or more"),
         ({"clip_value": -1}, "clip_value=-1.0, but it must be 0 or more"),
+        ({"regu_coef": inf}, "regu_coef=inf, but it must be finite"),
         ({"clip_gradients": 1}, "unknown field 'clip_gradients'"),
     ],
 )

@@ -11,7 +11,7 @@ from ..fields.component import need_default_of
 from ..fields.whole import misfit, number_text
 from ..graph.containers import expand
 from ..protocols.graph import Graph, Node
-from ..protocols.layer import Layer, Phase
+from ..protocols.layer import Layer, Phase, ignored_label
 from ..text import listed
 from .classes import class_order
 from .columns import COLUMNS
@@ -166,15 +166,25 @@ class Inputs:
             )
 
     def _refuse_sides(self, name: str, array: np.ndarray) -> None:
-        """Raise DataError for a target of a loss that tells two classes apart, if it is neither, nor between them."""
-        pairs = [node.name for node in self.nodes if node.layer.boundary is not None and node.bottoms[1] == name]
-        if pairs and not self.layers[name].changes(name) and (outside := (array < 0) | (array > 1)).any():
-            record = int(outside.reshape(len(outside), -1).any(axis=1).argmax())
-            raise DataError(
-                f"'{name}': record {record} is {array[record][outside[record]].flat[0]:g}, but '{pairs[0]}' tells two "
-                "classes apart, 0 and 1",
-                "write 0 and 1, such as (y > 0); more classes are told apart by L.SoftmaxLoss()(scores, label)",
-            )
+        """Raise DataError for a target of a loss that tells two classes apart, if it is neither, nor between them.
+
+        One that the loss ignores is right.
+        """
+        if self.layers[name].changes(name):
+            return
+        for node in self.nodes:
+            if node.layer.boundary is None or node.bottoms[1] != name:
+                continue
+            outside = (array < 0) | (array > 1)
+            if (ignored := ignored_label(node.layer)) is not None:
+                outside &= array != ignored
+            if outside.any():
+                record = int(outside.reshape(len(outside), -1).any(axis=1).argmax())
+                raise DataError(
+                    f"'{name}': record {record} is {array[record][outside[record]].flat[0]:g}, but '{node.name}' tells "
+                    "two classes apart, 0 and 1",
+                    "write 0 and 1, such as (y > 0); more classes are told apart by L.SoftmaxLoss()(scores, label)",
+                )
 
     def _by_name(self, what: str, given: Any, names: Sequence[str]) -> dict[str, Any]:
         if isinstance(given, Mapping):

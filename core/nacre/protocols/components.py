@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 from ..discovery.blame import answered
 from ..discovery.fitting import required
 from ..errors import ConfigError, DataError
-from ..fields.checks import non_negative, positive
+from ..fields.checks import finite, non_negative, positive
 from ..fields.component import Component, Written
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Initializer(Component, kind="initializer"):
 class Regularizer(Component, kind="regularizer"):
     """Adds the gradient of a penalty on a parameter."""
 
-    coef: Annotated[float, non_negative, "multiplies the solver's regu_coef"] = 1.0
+    coef: Annotated[float, non_negative, finite, "multiplies the solver's regu_coef"] = 1.0
 
     @required()
     def add_gradient(self, backend: View, value: Array, gradient: Array, coefficient: float) -> None:

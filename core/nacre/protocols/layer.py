@@ -674,6 +674,11 @@ def is_container(layer: Layer | type[Layer]) -> bool:
     return (layer if isinstance(layer, type) else type(layer)).expand is not Layer.expand
 
 
+def ignored_label(layer: Layer) -> int | None:
+    """Return the label that a loss ignores, or None: each that ignores one has the field `ignore_label`."""
+    return getattr(layer, "ignore_label", None)
+
+
 def is_output(layer: Layer) -> bool:
     """Return whether a layer only writes blobs to the outside world, so that looking at a net does not need it."""
     return layer.is_sink and not (layer.has_loss or layer.has_stats or layer.can_do_bp)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ..protocols.array import Array
@@ -75,7 +76,7 @@ def clip_steps(
     norm: float,
     norm_of_all: Norm | None,
 ) -> list[Step]:
-    """Return the steps that clip the gradients: first every number, then the norm of all together; 0 clips nothing.
+    """Return the steps that clip the gradients: first every number, then the norm of all; 0 and infinity clip nothing.
 
     `norm_of_all` returns this norm, of the gradients of all ranks, for which the host has to wait; without it the norm
     is that of the rank's own.
@@ -83,7 +84,11 @@ def clip_steps(
     gradients, own = [span.gradient for span in spans], recorder(view)
     found, alone = (partial(norm_of, view.xp), own) if norm_of_all is None else (norm_of_all, None)
     limits = [(clip_value, value, own), (partial(clip_norm, found), norm, alone)]
-    return [Step("clip", "gradients", partial(clip, view, gradients, limit), by) for clip, limit, by in limits if limit]
+    return [
+        Step("clip", "gradients", partial(clip, view, gradients, limit), by)
+        for clip, limit, by in limits
+        if 0 < limit < inf
+    ]
 
 
 def clip_value(view: View, gradients: Sequence[Array], limit: float) -> None:

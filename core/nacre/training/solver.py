@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from ..arguments import how_to_call
 from ..discovery.blame import blaming
 from ..errors import ConfigError, brief
-from ..fields.checks import non_negative, positive, same_numbers
+from ..fields.checks import finite, non_negative, positive, same_numbers
 from ..fields.component import Maybe, Written, default_of, need_default_of
 from ..fields.configured import Configured
 from ..fields.types import default
@@ -54,7 +54,7 @@ class Solver(Configured):
     max_epoch: Annotated[int | None, positive, same_numbers, "number of passes over the data; by default any"] = None
     lr_policy: Annotated[LrPolicy, "learning rate of an iteration"] = default(0.01)
     momentum_policy: Annotated[MomentumPolicy, "momentum of an iteration"] = default(0.0)
-    regu_coef: Annotated[float, non_negative, "multiplies every regulariser's own coefficient"] = 0.0
+    regu_coef: Annotated[float, non_negative, finite, "multiplies every regulariser's own coefficient"] = 0.0
     n_accumulate: Annotated[int, positive, "number of batches in an iteration; the update uses their mean gradient"] = 1
     clip_value: Annotated[float, non_negative, "clip gradients to this absolute value; 0 for no clipping"] = 0.0
     clip_norm: Annotated[float, non_negative, "scale gradients down to this joint L2 norm; 0 for no scaling"] = 0.0

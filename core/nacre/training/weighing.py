@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import ConfigError, DataError, brief, nearest
 from ..fields.types import amount
 from ..net.arrays import Inputs, Records
-from ..protocols.layer import Layer, bottoms_of, layer_type
+from ..protocols.layer import Layer, bottoms_of, ignored_label, layer_type
 from ..text import free_name
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def weighed(
                 "use another loss, or one without weights; class_weight={loss: ...} names the losses that weigh",
             )
         instead[losses[name]] = loss
-        weights = _class_weights(name, of_classes[name], parts[0], labels[name]) if name in of_classes else {}
+        weights = _class_weights(losses[name], of_classes[name], parts[0], labels[name]) if name in of_classes else {}
         columns = [_column(part, labels.get(name, ""), weights) for part in parts]
         if of_records is not None:
             columns[0] = columns[0] * of_records
@@ -111,19 +111,20 @@ def _by_loss(net: str, given: Any, losses: Mapping[str, Layer], labels: Mapping[
     return chosen
 
 
-def _class_weights(loss: str, given: Any, records: Records, label: str) -> dict[Any, float]:
+def _class_weights(loss: Layer, given: Any, records: Records, label: str) -> dict[Any, float]:
     """Return the weight of each class, by its name if there are names, else by its number."""
     keys, _, counts = _classes(records, label)
     if given == BALANCED:
-        total = sum(counts)
-        return {key: total / (len(keys) * count) for key, count in zip(keys, counts, strict=True)}
+        of = dict(zip(keys, counts, strict=True))
+        of.pop(ignored_label(loss), None)
+        return {key: sum(of.values()) / (len(of) * count) for key, count in of.items()}
     weights: dict[Any, float] = {}
     for key, weight in cast("Mapping[Any, Any]", given).items():
         if key not in keys:
             known = ", ".join(map(repr, keys[:20]))
             alike = nearest(key, map(str, keys)) if isinstance(key, str) and key not in map(str, keys) else ""
             raise ConfigError(
-                f"class_weight: loss '{loss}': no record has the class {key!r}{alike}", f"its classes are {known}"
+                f"class_weight: loss '{loss.name}': no record has the class {key!r}{alike}", f"its classes are {known}"
             )
         try:
             weights[key] = amount(weight)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from nacre import Array, ConfigError, Constraint, View, non_negative, positive
+from nacre import Array, ConfigError, Constraint, View, finite, non_negative, positive
 
 
 class L2Norm(Constraint):
@@ -14,7 +14,7 @@ class L2Norm(Constraint):
     one axis, such as a bias, is one vector. After Mocha.jl's `L2Cons`.
     """
 
-    threshold: Annotated[float, positive, "the largest norm"]
+    threshold: Annotated[float, positive, finite, "the largest norm"]
     axis: Annotated[int, non_negative, "the axis that counts the outputs"] = 0
 
     def check(self, shape: tuple[int, ...]) -> None:

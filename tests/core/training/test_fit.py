@@ -520,6 +520,30 @@ def test_numbers_of_classes_name_them() -> None:
     assert weights(one) == weights(other)
 
 
+def ignoring(loss: str, label: Any, output_dim: int) -> Net:
+    """Return a net of one layer whose loss ignores the label -1."""
+    score = L.InnerProduct(output_dim=output_dim, name="score")(Input(6, name="x"))
+    return Net("net", [getattr(L, loss)(name="loss", ignore_label=-1, normalize="valid")(score, label)])
+
+
+def test_an_ignored_label_is_no_class_that_is_balanced() -> None:
+    ignored = np.where(np.arange(60) < 30, -1, Y)
+    balanced, counted = (ignoring("SoftmaxLoss", Input(name="label", dtype="int64"), 3) for _ in range(2))
+    balanced.fit(X, ignored, epochs=2, class_weight="balanced", quiet=True)
+    counts = np.bincount(ignored[30:])
+    counted.fit(X, ignored, epochs=2, class_weight=dict(enumerate(30 / 3 / counts)), quiet=True)
+    assert weights(balanced) == weights(counted)
+
+
+def test_an_ignored_target_of_two_classes_is_right() -> None:
+    targets = np.where(X[:, :2] > 1, -1, X[:, :2] > 0)
+    net = ignoring("SigmoidCrossEntropyLoss", Input(2, name="y"), 2)
+    with pytest.raises(DataError, match=r"'y': record 1 is -2, but 'loss' tells two classes apart"):
+        net.fit(X, targets * 2, quiet=True)
+    net.fit(X, targets, epochs=50, lr=0.1, quiet=True)
+    assert ((net.predict(X) > 0) == targets)[targets >= 0].mean() > 0.9
+
+
 def test_a_solver_brings_what_it_has() -> None:
     net, same = net_of(), net_of()
     solver = Solver(SGD(), lr_policy=0.1, momentum_policy=0.9, callbacks=[TrainingSummary(every_n_iter=2)])
