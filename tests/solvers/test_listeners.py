@@ -430,6 +430,18 @@ def test_the_best_parameters_come_back() -> None:
     assert weights(net) == weights(best)
 
 
+def test_the_last_parameters_stay_if_the_validation_at_the_end_finds_them_best() -> None:
+    for rate, best in ((0.5, 7), (0.0, 5)):
+        net, validated = toy_net(), ValidationPerformance(every_n_iter=5)
+        callbacks = [validated, EarlyStopping(restore=True)]
+        training = Solver(SGD(), max_iter=7, lr_policy=rate, callbacks=callbacks).solve(net, quiet=True)
+        losses = training.history["validation"]
+        assert losses["iteration"].tolist() == [5, 7]
+        assert losses["iteration"][losses["loss"].argmin()] == best
+        with net.derive("validation") as check:
+            assert check.forward_epoch() == pytest.approx(losses["loss"].min(), rel=1e-12)
+
+
 def test_the_best_parameters_survive_a_restart(tmp_path: Path) -> None:
     losses = [3.0, 1.0, 2.0, 2.0, 2.0]
     net, best = toy_net(), toy_net()

@@ -48,8 +48,11 @@ class EarlyStoppingState(CallbackState):
         self.to_beat: float | None = None  # by more than min_delta: the best value when the count last began
         self.waited = 0
         self.kept: dict[str, Any] = {}  # the parameters of the best validation, of the whole net if it is divided
-        self.higher_better = Judge(callback, training, self.judge).higher_better
-        training.listeners.append(self.restore)
+        self.ends_best = False  # whether a validation that runs only because the training ends is the best one
+        self.judged = Judge(callback, training, self.judge)
+        self.higher_better = self.judged.higher_better
+        if callback.restore:
+            training.listeners.append(self.restore)
 
     def judge(self, value: float) -> None:
         """Count this validation; a value that is not finite is not better."""
@@ -81,9 +84,11 @@ class EarlyStoppingState(CallbackState):
     def run(self) -> None:
         """Do nothing at fixed times: this callback acts on validations."""
 
-    def restore(self, event: str, _: Mapping[str, Any]) -> None:
+    def restore(self, event: str, data: Mapping[str, Any]) -> None:
         """Give the net its best parameters back at the end, after all callbacks: a snapshot has the last ones."""
-        if event == "end":
+        if event == "validation" and data["phase"] == self.judged.phase and data.get("final"):
+            self.ends_best = self._better(self.judged.value(data), self.best, 0.0)
+        elif event == "end" and not self.ends_best:
             self.training.net.parameters.write(self.kept)
 
     def memory(self) -> Mapping[str, Any]:

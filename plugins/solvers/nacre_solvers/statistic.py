@@ -107,4 +107,8 @@ class Judge:
         if event == "start" and self.phase in self.training.judged:
             check_statistic(self.asked, self.statistic, self.training.judged[self.phase], self.phase)
         if event == "validation" and data["phase"] == self.phase and not data.get("final"):
-            self.judged(read_statistic(self.asked, self.statistic, data["loss"], data["statistics"], self.phase))
+            self.judged(self.value(data))
+
+    def value(self, data: Mapping[str, Any]) -> float:
+        """Return the statistic in the data of a validation."""
+        return read_statistic(self.asked, self.statistic, data["loss"], data["statistics"], self.phase)
