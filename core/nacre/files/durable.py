@@ -296,8 +296,13 @@ def os_errors(path: Path, what: str, error: type[NacreError] = SnapshotError) ->
 
 @contextmanager
 def _replacing(path: Path, error: type[NacreError]) -> Generator[None]:
-    """Turn an OSError on writing a file beside its place into `error`, which also says that no other was changed."""
+    """Turn an OSError on writing a file beside its place into `error`, which also says that no other was changed.
+
+    Raises `error` if a device or a pipe is there: it would be gone for every program.
+    """
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise error(f"{path}: this is a device or a pipe, which a file may not replace", "use the name of a file")
         yield
     except OSError as problem:
         told = _explained(path, "cannot be written", problem, "; the files that were there are unchanged")

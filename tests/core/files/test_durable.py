@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from nacre import NacreError
-from nacre.files import atomic_write, durable, replaced_after
-from nacre.files.durable import NewFile, OutputLock, hold, make_folder, move
+from nacre.files import NewFile, atomic_write, durable, replaced_after
+from nacre.files.durable import OutputLock, hold, make_folder, move
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows locks no files in this way")
 
@@ -151,6 +151,22 @@ def test_messages_name_what_is_to_be_replaced(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(NacreError, match=r"^x: cannot be written: Is a directory\n"), replaced_after(Path("x")) as new:
         new.touch()
     assert os.listdir() == ["x"]
+
+
+def test_a_device_or_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    """Where nacre runs as root, as in containers, /dev/null would be a file afterwards."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    for path in (pipe, tmp_path / "link"):
+        with pytest.raises(NacreError, match=f"{path.name}: this is a device or a pipe"):
+            atomic_write(path, b"new")
+        with pytest.raises(NacreError, match=f"{path.name}: this is a device or a pipe"):
+            NewFile(path)
+        with pytest.raises(NacreError, match=f"{path.name}: this is a device or a pipe"), replaced_after(path):
+            pass
+    assert pipe.is_fifo()
+    assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
 
 
 def test_a_file_to_append_to_has_one_owner(tmp_path: Path) -> None:
