@@ -263,6 +263,14 @@ def test_paths_start_from_the_net_file(clean: Path) -> None:
     assert 'source = ["nets/a/train.h5", "/far/b.h5"]' in dumps(file, clean)
 
 
+@pytest.mark.parametrize("given", ["{}", "[{}]"])
+def test_what_a_person_fetches_from_needs_no_permission_and_what_a_file_says_does(clean: Path, given: str) -> None:
+    source = given.format('"https://data.example.org/x.h5"')
+    text = f'[[layer]]\ntype = "HDF5Data"\nname = "d"\nbatch_size = 2\nsource = {source}\n'
+    (in_file,), (said,) = (load(write(text), some).layers[0].source for some in ([], [f"layer.d.source={source}"]))
+    assert in_file.permission is not None and said.permission is None
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
