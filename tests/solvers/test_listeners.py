@@ -124,6 +124,15 @@ def test_which_values_are_better_is_what_the_layer_says_unless_the_user_says_oth
         assert state.higher_better is (name == "accuracy" if given is None else given)
 
 
+def test_a_validation_at_the_end_alone_is_too_late() -> None:
+    for thing in (EarlyStopping(), DecayOnValidation(base=0.1)):
+        more = {"lr_policy": thing} if isinstance(thing, DecayOnValidation) else {}
+        callbacks = [ValidationPerformance(), *([] if more else [thing])]
+        message = f"{type(thing).__name__}: phase='validation', but ValidationPerformance validates only at the end"
+        with pytest.raises(ConfigError, match=message):
+            Solver(SGD(), max_iter=3, callbacks=callbacks, **more).solve(toy_net(), quiet=True)
+
+
 @pytest.mark.parametrize("thing", [DecayOnValidation, EarlyStopping])
 def test_somebody_has_to_validate(thing: Any) -> None:
     fields = {"base": 0.1} if thing is DecayOnValidation else {}

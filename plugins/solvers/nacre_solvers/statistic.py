@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from nacre import Check, ConfigError, Layer, Training, about_statistic, nearest
+from nacre import CallbackState, Check, ConfigError, Layer, Training, about_statistic, nearest
 
 
 def _complain(name: str, _: Any) -> str | None:
@@ -85,7 +85,8 @@ class Judge:
 
     Raises:
         ConfigError: no callback of the training validates in this phase, no layer has such statistics, or it is not
-            known whether a higher value is better; when the training begins, if the layer has no such statistic.
+            known whether a higher value is better; when the training begins, if the layer has no such statistic, or
+            validations come only at the end.
     """
 
     def __init__(self, thing: Any, training: Training, judged: Any) -> None:
@@ -106,8 +107,21 @@ class Judge:
     def on_event(self, event: str, data: Mapping[str, Any]) -> None:
         if event == "start" and self.phase in self.training.judged:
             check_statistic(self.asked, self.statistic, self.training.judged[self.phase], self.phase)
+            self._refuse_never()
         if event == "validation" and data["phase"] == self.phase and not data.get("final"):
             self.judged(self.value(data))
+
+    def _refuse_never(self) -> None:
+        """Raise a ConfigError if no validation of this phase comes before the end: this would wait for ever."""
+        states = [one for one in self.training.callbacks if one.callback.validates]
+        mine = [one for one in states if getattr(one.callback, "phase", "") == self.phase]
+        timed = [one for one in mine if one.callback.every_n_iter or one.callback.every_n_epoch]
+        if mine and not timed and all(type(one).due is CallbackState.due for one in mine):
+            name = type(mine[0].callback).__name__
+            raise ConfigError(
+                f"{self.asked.partition(':')[0]}: phase='{self.phase}', but {name} validates only at the end",
+                f"say how often: {name}(every_n_epoch=1)",
+            )
 
     def value(self, data: Mapping[str, Any]) -> float:
         """Return the statistic in the data of a validation."""
