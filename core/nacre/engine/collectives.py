@@ -18,7 +18,7 @@ from ..protocols.view import ROWS_OF_PART, View
 from .ops import Op
 from .parameters import Slot
 from .schedule import compile_steps
-from .shares import Shares, share_of_part
+from .shares import Shares, count_of, share_of_part
 
 
 class Collectives(Shares):
@@ -27,10 +27,10 @@ class Collectives(Shares):
     name of the one of all.
 
     Before forward they agree on how many rows of the batch are real, after it on the losses; after backward, the
-    gradients of the parameters that every rank has are added up, and buffers by records are averaged. `loss_values` are
-    those of the last batch, by the names of whole batches, and `epoch` is how many passes over the data the sources of
-    all ranks have completed. Losses that are divided by records have a share, as in `Shares`; others are on one rank.
-    `view` is the net's, of its own backend.
+    gradients of the parameters that every rank has are added up, and buffers by records are averaged. `loss_values` and
+    `counts` are those of the last batch, by the names of whole batches, and `epoch` is how many passes over the data
+    the sources of all ranks have completed. Losses that are divided by records have a share, as in `Shares`; others are
+    on one rank. `view` is the net's, of its own backend.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Collectives(Shares):
                 )
         self._losses = losses
         self.loss_values = dict.fromkeys(losses.values(), 0.0)
+        self.counts = dict.fromkeys(self.loss_values, 0)
         self.epoch = 0
 
     def forward(self, steps: Sequence[Step]) -> list[Step]:
@@ -102,7 +103,7 @@ class Collectives(Shares):
         import numpy as np
 
         self.batch += 1
-        found = np.zeros((2, len(self._losses)))  # sums, and what they are divided by
+        found = np.zeros((3, len(self._losses)))  # sums, what they are divided by, and what they count
         counts: dict[str, int] = {}
         for place, name in enumerate(self._losses):
             if (op := self._own_losses.get(name)) is not None:
@@ -110,14 +111,18 @@ class Collectives(Shares):
                 if op in self.losing and not rows:  # it was not run
                     continue
                 counted = op in self.losing and op.state.divided_by != "nothing"
-                counts[name] = self._count(op, rows) if counted else 0
+                counts[name] = count_of(op, rows) if counted else 0
                 loss = float(share_of_part(op, self._own_losses.values())) * float(op.state.loss)
-                found[:, place] = loss * max(counts[name], 1), counts[name]
+                counts_here = count_of(op, rows if op in self.losing else self.rows)
+                found[:, place] = loss * max(counts[name], 1), counts[name], counts_here
         self.communicator.allreduce(found, ordered=True)
         totals = np.maximum(found[1], 1)
         self.loss_values = dict.fromkeys(self.loss_values, 0.0)
         for name, loss in zip(self._losses.values(), (found[0] / totals).tolist(), strict=True):
             self.loss_values[name] += loss
+        self.counts = dict.fromkeys(self.loss_values, 0)
+        for name, count in zip(self._losses.values(), found[2].tolist(), strict=True):
+            self.counts[name] += int(count)
         total = dict(zip(self._losses, totals.tolist(), strict=True))
         self.of = {name: max(count, 1) / total[name] for name, count in counts.items()}
 

@@ -23,14 +23,15 @@ class Shares:
     that of all ranks, the losses of all ranks add up to that of one process with the rows of all; and so do the
     gradients, if what a loss hands down is multiplied too.
 
-    `of` are the shares in the last batch, of each loss by the name of its op; `rows` are those that count on all ranks,
-    and `batch` is the number of the batch.
+    `of` are the shares in the last batch, of each loss by the name of its op, and `counts` what each counted on all
+    ranks; `rows` are those that count on all ranks, and `batch` is the number of the batch.
     """
 
     def __init__(self, communicator: Communicator, ops: Sequence[Op], view: View) -> None:
         self.communicator, self.view, self.scalars = communicator, view, view.scalars
         self.losing = [op for op in ops if op.neuron is None and op.node.layer.has_loss]
         self.of: dict[str, float] = {op.name: 1 / communicator.size for op in self.losing}
+        self.counts: dict[str, int] = dict.fromkeys(self.of, 0)
         self.rows = self.batch = 0
         self.steady = view.phase == "train" and all(op.state.divided_by != "count" for op in self.losing)
         """Whether they are always the same: in training every rank has a full batch."""
@@ -46,7 +47,7 @@ class Shares:
         self.batch += 1
         rows = int(self.scalars["rows"])
         empty = empty or not rows
-        counts = [rows, *(0 if empty else self._count(op, rows) for op in self.losing)]
+        counts = [rows, *(0 if empty else count_of(op, rows) for op in self.losing)]
         if self.steady:
             self.rows = self.view.together(rows)
             totals = [self.rows] * len(counts)
@@ -56,19 +57,22 @@ class Shares:
             self.rows, *_ = totals = summed.tolist()
         for op, count, total in zip(self.losing, counts[1:], totals[1:], strict=True):
             nothing = op.state.divided_by == "nothing"
+            self.counts[op.name] = total
             self.of[op.name] = 0.0 if empty else 1.0 if nothing else max(count, 1) / max(total, 1)
-
-    def _count(self, op: Op, rows: int) -> int:
-        if op.state.divided_by != "count":
-            return rows
-        count: Any = op.state.n_counted
-        backend = op.state.backend.backend
-        known = backend.on_host or isinstance(count, int)
-        return int(count if known else backend.to_host(count))  # for which it waits: other ranks need it
 
     def backward_step(self, op: Op) -> Step:
         """Return the step that multiplies the gradients that a loss has written."""
         return _scaling(op, lambda: self.of[op.name])
+
+
+def count_of(op: Op, rows: int) -> int:
+    """Return what a loss has counted in the last batch: the rows, unless it is divided by a count of its own."""
+    if op.state.divided_by != "count":
+        return rows
+    count: Any = op.state.n_counted
+    backend = op.state.backend.backend
+    known = backend.on_host or isinstance(count, int)
+    return int(count if known else backend.to_host(count))  # for which it waits
 
 
 def share_of_part(op: Op, ops: Iterable[Op]) -> Any:

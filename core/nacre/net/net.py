@@ -467,6 +467,7 @@ class Net(NetAccess):
     ) -> float:
         """Run forward over every record of the sources once; return the mean loss per record.
 
+        Of a loss that ignores labels it is the mean over those that it does not ignore, whatever the batches.
         Statistics are not reset before. The sources begin their first pass again, with the order and the random numbers
         of that one: with the same parameters every call finds the same, whatever ran before. `warn` is called with a
         message about records with numbers that are not finite, because layers may hide these; by default it is a Python

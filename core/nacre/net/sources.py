@@ -24,7 +24,7 @@ from .blobs import Blobs
 from .carried import Carried
 from .finite import bad_records
 from .input import InputState
-from .statistics import Statistics
+from .statistics import Statistics, Totals, added
 
 Calls = Mapping[str, Callable[[], None]]
 """The compiled passes of a net: "feed" and "forward", and "spread", which copies the batch to other memories."""
@@ -185,7 +185,8 @@ class Sources:
         self.refuse_unwritten()
         self._begin()
         carried.rewind()
-        start, total, rows, batches, empty = self.epoch, 0.0, 0, 0, 0
+        start, rows, batches, empty = self.epoch, 0, 0, 0
+        totals: Totals = {}
         bad = Counter[str]()
         while self.epoch == start:
             try:
@@ -198,7 +199,8 @@ class Sources:
             if each is not None:
                 each()
             batches += 1
-            total += statistics.count_losses() * self.rows
+            statistics.count_losses()
+            totals = added(totals, statistics.losses(), statistics.counts())
             rows += self.rows
             empty = 0 if self.rows else empty + 1
             if empty > 1 or (not rows and self.epoch != start):
@@ -210,7 +212,7 @@ class Sources:
         for blob, count in bad.items():
             message = f"{blob}: {count} of {rows} records have numbers that are not finite"
             (warn or partial(warnings.warn, stacklevel=4))(f"{message}, so loss and statistics are not reliable")
-        return total / rows
+        return sum((total / max(count, 1) for total, count in totals.values()), 0.0)
 
     def _forward(self, calls: Calls, carried: Carried) -> None:
         """Run the layers on a batch; of several ranks, those that have no row of it only tell the others so."""

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, cast
 
 from ..discovery.blame import blaming, wrong
 from ..engine.collectives import Collectives, by_records
 from ..engine.ops import Op
-from ..engine.shares import Shares, real_rows, share_of_part
+from ..engine.shares import Shares, count_of, share_of_part
 from ..errors import brief
 from ..protocols.communicator import Communicator, any_rank
 from ..protocols.view import ROWS_OF_PART, Scalars
+
+Totals = dict[str, tuple[float, float]]
+"""Of each loss the sum over batches of the loss times what it has counted, and the sum of what it has counted."""
+
+
+def added(totals: Mapping[str, tuple[float, float]], losses: Mapping[str, float], counts: Mapping[str, int]) -> Totals:
+    """Return totals with those of one more batch."""
+    found: Totals = {}
+    for name, loss in losses.items():
+        total, count = totals.get(name, (0.0, 0.0))
+        found[name] = total + loss * counts[name], count + counts[name]
+    return found
 
 
 class Statistics:
@@ -51,7 +63,7 @@ class Statistics:
             self._parts.setdefault(op.node.whole_name, []).append(op)
         whole = [op.node.whole_name for op in self._losing] if collectives is None else collectives.loss_values
         names = [*dict.fromkeys(whole)]
-        self._totals, self._rows, self._own_rows = dict.fromkeys(names, 0.0), 0, 0
+        self._totals, self._own_rows = dict.fromkeys(names, (0.0, 0.0)), 0
 
     def losses(self) -> dict[str, float]:
         if self._collectives is not None:
@@ -83,14 +95,22 @@ class Statistics:
             self._joined = shares.batch, dict(zip(names, parts.tolist(), strict=True))
         return dict(self._joined[1])
 
+    def counts(self) -> dict[str, int]:
+        """Return what each loss of the last batch has counted: its rows, or the labels that it does not ignore."""
+        if self._collectives is not None:
+            return dict(self._collectives.counts)
+        shares, counts = self._shares, dict[str, int]()
+        for op in self._losing:
+            count = count_of(op, int(self._scalars["rows"])) if shares is None else shares.counts[op.name]
+            counts[op.node.whole_name] = counts.get(op.node.whole_name, 0) + count
+        return counts
+
     def count_losses(self) -> float:
         losses = self.losses()
         if self._communicator is not None:
             self._own_rows += int(self._scalars[self._own])
         if len(losses) > 1:
-            rows = real_rows(self._scalars, self._shares)
-            self._rows += rows
-            self._totals = {name: self._totals[name] + rows * one for name, one in losses.items()}
+            self._totals = added(self._totals, losses, self.counts())
         return sum(losses.values())
 
     def any_counted(self, here: bool) -> bool:
@@ -108,24 +128,22 @@ class Statistics:
             every = self._collectives.communicator.gather(found)
             found = {name: next(one[name] for one in every if name in one) for name in self._collectives.counting}
         if len(self._totals) > 1:
-            rows, totals = self._sums()
-            for name, total in totals.items():
-                found[name] = {"loss": total / max(rows, 1), **found.get(name, {})}
+            for name, (total, count) in self._sums().items():
+                found[name] = {"loss": total / max(count, 1), **found.get(name, {})}
         return found
 
-    def _sums(self) -> tuple[float, dict[str, float]]:
-        """Return the sums of the rows and of the losses of all groups; each rank of a group has those of its group."""
+    def _sums(self) -> Totals:
+        """Return the totals of the losses of all groups; each rank of a group has those of its group."""
         if not self._apart or self._communicator is None:
-            return self._rows, self._totals
+            return self._totals
         import numpy as np
 
-        sums = np.array([self._rows, *self._totals.values()], np.float64)
+        sums = np.array([*self._totals.values()], np.float64)
         self._communicator.allreduce(sums, ordered=True)
-        rows, *totals = sums.tolist()
-        return rows, dict(zip(self._totals, totals, strict=True))
+        return {name: (total, count) for name, (total, count) in zip(self._totals, sums.tolist(), strict=True)}
 
     def reset_statistics(self) -> None:
-        self._totals, self._rows, self._own_rows = dict.fromkeys(self._totals, 0.0), 0, 0
+        self._totals, self._own_rows = dict.fromkeys(self._totals, (0.0, 0.0)), 0
         for op in self._counting:
             with blaming(op.state):
                 op.state.reset_statistics()

@@ -535,6 +535,24 @@ def test_an_ignored_label_is_no_class_that_is_balanced() -> None:
     assert weights(balanced) == weights(counted)
 
 
+@pytest.mark.parametrize("backend", ["numpy", "onednn"])
+@pytest.mark.parametrize("batch_size", [1, 7, 60])
+def test_the_loss_of_a_pass_is_the_mean_over_the_labels_that_count(batch_size: int, backend: str) -> None:
+    x, label = Input(6, name="x"), Input(name="label", dtype="int64")
+    score = L.InnerProduct(output_dim=3, name="score")(x)
+    losses = [L.SoftmaxLoss(name="some", ignore_label=2)(score, label), L.SoftmaxLoss(name="all")(score, label)]
+    net = Net("net", losses, backend=backend)
+    labels = np.where(np.arange(60) < 20, 2, Y)
+    found = net.evaluate(X, labels, batch_size=batch_size)
+    scores = net.predict(X, "score").astype(float)
+    each = np.log(np.exp(scores).sum(1)) - scores[np.arange(60), labels]
+    some = each[labels != 2].mean()
+    assert found["some/loss"] == pytest.approx(some, rel=1e-5)
+    assert found["all/loss"] == pytest.approx(each.mean(), rel=1e-5)
+    assert found["loss"] == pytest.approx(some + each.mean(), rel=1e-5)
+    assert net.evaluate(X, np.full(60, 2), batch_size=batch_size)["some/loss"] == 0
+
+
 def test_an_ignored_target_of_two_classes_is_right() -> None:
     targets = np.where(X[:, :2] > 1, -1, X[:, :2] > 0)
     net = ignoring("SigmoidCrossEntropyLoss", Input(2, name="y"), 2)
