@@ -11,7 +11,7 @@ from ..fields.component import need_default_of
 from ..fields.whole import misfit, number_text
 from ..graph.containers import expand
 from ..protocols.graph import Graph, Node
-from ..protocols.layer import Layer, Phase, ignored_label
+from ..protocols.layer import Layer, Phase
 from ..text import listed
 from .classes import class_order
 from .columns import COLUMNS
@@ -176,7 +176,7 @@ class Inputs:
             if node.layer.boundary is None or node.bottoms[1] != name:
                 continue
             outside = (array < 0) | (array > 1)
-            if (ignored := ignored_label(node.layer)) is not None:
+            if (ignored := node.layer.ignored()) is not None:
                 outside &= array != ignored
             if outside.any():
                 record = int(outside.reshape(len(outside), -1).any(axis=1).argmax())

@@ -445,6 +445,10 @@ class Layer(Configured):
         """
         return None
 
+    def ignored(self) -> int | None:
+        """Return the label that this loss ignores, or None: `net.fit` takes it for no class."""
+        return None
+
     def reading(self) -> Mapping[str, Any]:
         """Return how a source reads files: its `store`, and the `codec` of their bytes; see `nacre.open_records`.
 
@@ -672,11 +676,6 @@ def refuse_unwired(layer: Layer, where: str) -> None:
 def is_container(layer: Layer | type[Layer]) -> bool:
     """Return whether a layer, or one of a class, is made of layers."""
     return (layer if isinstance(layer, type) else type(layer)).expand is not Layer.expand
-
-
-def ignored_label(layer: Layer) -> int | None:
-    """Return the label that a loss ignores, or None: each that ignores one has the field `ignore_label`."""
-    return getattr(layer, "ignore_label", None)
 
 
 def is_output(layer: Layer) -> bool:

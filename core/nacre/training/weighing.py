@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import ConfigError, DataError, brief, nearest
 from ..fields.types import amount
 from ..net.arrays import Inputs, Records
-from ..protocols.layer import Layer, bottoms_of, ignored_label, layer_type
+from ..protocols.layer import Layer, bottoms_of, layer_type
 from ..text import free_name
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _class_weights(loss: Layer, given: Any, records: Records, label: str) -> dic
     keys, _, counts = _classes(records, label)
     if given == BALANCED:
         of = dict(zip(keys, counts, strict=True))
-        of.pop(ignored_label(loss), None)
+        of.pop(loss.ignored(), None)
         return {key: sum(of.values()) / (len(of) * count) for key, count in of.items()}
     weights: dict[Any, float] = {}
     for key, weight in cast("Mapping[Any, Any]", given).items():

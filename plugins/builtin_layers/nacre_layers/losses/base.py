@@ -33,6 +33,9 @@ class Loss(Layer):
         has_weights = len(self.bottoms) > 2
         return self.connected(self.name, [*self.bottoms, blob]) if self.weighs and not has_weights else None
 
+    def ignored(self) -> int | None:
+        return getattr(self, "ignore_label", None)
+
 
 def check_weights(layer: Any, inputs: list[Any]) -> bool:
     """Return whether there is a bottom with weights. Raises ConfigError unless it has one number for each record."""
