@@ -44,7 +44,7 @@ class Shelf:
 
 def _kinds() -> tuple[str, ...]:
     """Return the kinds whose names make layers."""
-    return ("layer", *(one.name for one in registry().offers("layer_of")))
+    return ("layer", *registry().also_named("layer"))
 
 
 class NoLayerError(RegistryError, AttributeError):

@@ -114,7 +114,8 @@ class Registry:
     def find(self, kind: str, name: str, pins: Mapping[str, str] | None = None, others: Sequence[str] = ()) -> Offer:
         """Return the one offer that a name means: the pinned, else nacre's, else the only one there is.
 
-        The name may also be of one of the kinds `others`. Raises RegistryError if no offer or several fit.
+        The name may also be of one of the kinds `others`, whose pins come after that of `kind`. Raises RegistryError if
+        no offer or several fit.
         """
         found: list[Offer] = []
         pinned: list[Offer] = []
@@ -125,7 +126,7 @@ class Registry:
                 if not offers:
                     message = f"'{one}:{name}' is pinned to '{pin}', which offers no such {one}"
                     raise RegistryError(message, self.absent(f"pip install {pin}, or remove the pin"))
-                pinned += offers
+                pinned = pinned or offers
             found += offers
         own = [offer for offer in found if offer.distribution == FIRST_PARTY]
         chosen = pinned or own or found
@@ -140,10 +141,15 @@ class Registry:
 
     def name_of(self, offer: Offer, pins: Mapping[str, str] | None = None) -> str:
         """Return the shortest name that means an offer: `distribution:Name` where the short one may mean another."""
-        if len(self.offers(offer.kind, offer.name)) == 1:
+        kinds = (offer.kind, *self.also_named(offer.kind))
+        if {other.distribution for kind in kinds for other in self.offers(kind, offer.name)} == {offer.distribution}:
             return offer.name
-        pin = self.pinned([f"{offer.kind}:{offer.name}"], pins)
-        return offer.name if offer.distribution == FIRST_PARTY and pin in ("", FIRST_PARTY) else offer.qualified
+        pinned = {self.pinned([f"{kind}:{offer.name}"], pins) for kind in kinds}
+        return offer.name if offer.distribution == FIRST_PARTY and pinned <= {"", FIRST_PARTY} else offer.qualified
+
+    def also_named(self, kind: str) -> list[str]:
+        """Return the kinds whose names do where one of `kind` is named: for a layer, those that a layer wraps."""
+        return [one.name for one in self.offers("layer_of")] if kind == "layer" else []
 
     def pinned(self, keys: Iterable[str], pins: Mapping[str, str] | None = None) -> str:
         """Return the distribution to which the first pinned key of `keys` is pinned, or "".

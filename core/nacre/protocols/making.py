@@ -54,7 +54,7 @@ def layer_maker(table: Mapping[str, Any]) -> tuple[type[Layer], Callable[..., La
     The name of a component of a kind that has a layer (`layer_of`) means that layer with it.
     """
     here = registry()
-    offer = here.find("layer", type_of(table, "layer"), others=[one.name for one in here.offers("layer_of")])
+    offer = here.find("layer", type_of(table, "layer"), others=here.also_named("layer"))
     found = here.open_offer(offer)
     if offer.kind == "layer":
         return found, found

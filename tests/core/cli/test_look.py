@@ -238,6 +238,16 @@ def test_pages_by_every_name(name: str, head: str) -> None:
     assert run("layers", name).out.startswith(head)
 
 
+def test_a_strangers_layer_does_not_hide_the_neuron_that_its_name_means() -> None:
+    class ReLULayer(Layer):
+        """Not nacre's."""
+
+    nacre.register(ReLULayer)
+    assert run("layers", "ReLU").out.startswith("ReLU: neuron of nacre ")
+    assert run("layers", "local:ReLU").out.startswith("ReLU: layer of local ")
+    assert "\n  local:ReLU\n" in run("layers").out
+
+
 def test_an_unknown_name_may_be_that_of_any_component() -> None:
     done = run("layers", "Snapshto", code=2)
     assert done.err.startswith(

@@ -485,6 +485,14 @@ def test_a_strangers_source_needs_nothing_but_what_predict_asks_of_it(new_regist
     assert str(Path.cwd()) not in text
 
 
+def test_a_strangers_layer_with_the_name_of_a_neuron_is_not_taken_for_it(new_registry: NewRegistry) -> None:
+    new_registry()
+    nacre.register(HalveLayer, "ReLU")
+    net = Net("net", [data(5), HalveLayer(name="half", bottoms="data"), ip("y")], **OWN)
+    assert 'type = "local:ReLU"' in dumps(net)
+    np.testing.assert_array_equal(again(net).predict(-RECORDS, "y"), net.predict(-RECORDS, "y"))
+
+
 def test_what_a_file_cannot_hold_is_told() -> None:
     class Reads(Transformer):
         table: Annotated[Paths, "a file"] = default(())

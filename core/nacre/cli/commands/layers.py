@@ -101,7 +101,9 @@ def _named(name: str) -> list[Offer]:
         return [here.find(kind.replace(" ", "_"), short)]
     fitting = [kind for kind in kinds() if here.offers(kind, name)]
     if fitting:
-        return [here.find(kind, name) for kind in (fitting[:1] if fitting[0] == "layer" else fitting)]
+        if fitting[0] == "layer":
+            return [here.find("layer", name, others=here.also_named("layer"))]
+        return [here.find(kind, name) for kind in fitting]
     every = [offer for kind in kinds() for offer in here.offers(kind)]
     if classes := [offer for offer in every if offer.target.rpartition(":")[2] == name]:  # the name of a Python class
         return classes
