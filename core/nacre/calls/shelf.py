@@ -28,7 +28,9 @@ class Shelf:
             if registry().offers("layer", name):
                 raise NoLayerError(str(error.args[0]), error.remedy) from None
             _, *rest = error.remedy.split("\n")  # which plugins failed
-            remedy = "dir(L) has all names; docs/from-pytorch.md and docs/how-to/from-keras.md those of other libraries"
+            remedy = registry().how_to_get("layer", name) or (
+                "dir(L) has all names; docs/from-pytorch.md and docs/how-to/from-keras.md those of other libraries"
+            )
             unknown = f"no layer '{name}'{registry().suggested(name, _kinds(), dir(self))}"
             raise NoLayerError(unknown, "\n".join([remedy, *rest])) from None
 

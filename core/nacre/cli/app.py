@@ -40,10 +40,8 @@ class Nacre(click.Group):
         from ..discovery.registry import registry
 
         if not registry().offers("command", cmd_name):
-            from ..discovery.known import known_remedy
-
             message = f"there is no command '{cmd_name}'{nearest(cmd_name, self.list_commands(ctx))}"
-            remedy = known_remedy("command", cmd_name) or "`nacre --help` lists the commands"
+            remedy = registry().how_to_get("command", cmd_name) or "`nacre --help` lists the commands"
             raise RegistryError(message, registry().absent(remedy))
         opened = registry().open("command", cmd_name)
         return with_common(opened if isinstance(opened, click.Command) else click.Command(cmd_name, callback=opened))

@@ -19,8 +19,7 @@ KNOWN = {
 """What each offers besides kernels, as "kind/Name"; also the endings of the files that its stores read."""
 
 
-def known_remedy(kind: str, name: str) -> str:
-    """Return which known distribution offers a name, and how to install it, or ""."""
+def known_distribution(kind: str, name: str) -> str:
+    """Return which known distribution offers a name, or ""."""
     whose, _, short = name.rpartition(":")
-    found = [one for one, offers in KNOWN.items() if f"{kind}/{short}" in offers and whose in ("", one)]
-    return f"{found[0]} offers it: pip install {found[0]}" if found else ""
+    return next((one for one, offers in KNOWN.items() if f"{kind}/{short}" in offers and whose in ("", one)), "")

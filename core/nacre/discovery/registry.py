@@ -8,6 +8,7 @@ is never ambiguous, and a pin settles it.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
@@ -472,9 +473,7 @@ class Registry:
                 del self._offers[offer.kind][offer.name]
 
     def _unknown(self, kind: str, name: str, others: Sequence[str]) -> RegistryError:
-        from .known import known_remedy
-
-        names, known = self.names(kind), known_remedy(kind, name)
+        names, known = self.names(kind), self.how_to_get(kind, name)
         if not names:
             nothing = f"nothing of this kind is installed{nearest(kind, self.kinds())}"
             remedy = self.absent(known or "install a plugin that offers it")
@@ -484,6 +483,20 @@ class Registry:
         remedy = self.absent(known or f"use one of these, or install a plugin that offers it{lists}")
         near = self.suggested(name, (kind, *others))
         return RegistryError(f"no {kind} '{name}'{near}; installed: {some}", remedy)
+
+    def how_to_get(self, kind: str, name: str) -> str:
+        """Return how to get what offers an unknown name: "" if neither it nor the list of known ones tells."""
+        from .known import known_distribution
+
+        whose, known = normalised(name.rpartition(":")[0]), known_distribution(kind, name)
+        statuses = [plugin.status for plugin in self.plugins() if plugin.provenance.distribution == (known or whose)]
+        if statuses:
+            return "" if "active" in statuses else f"{known or whose} is installed, but not used"
+        if known:
+            return f"{known} offers it: pip install {known}"
+        if not re.fullmatch("[a-z0-9][a-z0-9-]*", whose) or whose == "local":  # whatever a file says is no command
+            return ""
+        return f"{whose} is not installed: pip install {whose}, or name its file with --plugin"
 
     def suggested(self, name: str, kinds: Sequence[str], known: Collection[str] | None = None) -> str:
         """Return ` (did you mean 'x'?)` for what a name of another library, or a misspelt one, means, or "".

@@ -15,7 +15,6 @@ import numpy as np
 
 from ..arguments import how_to_call, path_of, paths_of, texts_of
 from ..discovery.blame import answered
-from ..discovery.known import known_remedy
 from ..discovery.offers import FIRST_PARTY, Offer
 from ..discovery.pins import pin_line
 from ..discovery.registry import registry
@@ -147,7 +146,7 @@ def _unknown_ending(path: Path) -> DataError:
     listed = ", ".join(known) or "none"
     what = f"no store is installed for files that end in '{ending}'" if ending else "its name has no ending"
     named = "rename it, name its store (field store, --store or --to-store), or install a plugin that offers one"
-    remedy = known_remedy("ending", ending) or named
+    remedy = registry().how_to_get("ending", ending) or named
     return DataError(f"{path}: {what}{nearest(ending, known)}; known endings: {listed}", remedy)
 
 

@@ -16,7 +16,7 @@ import nacre_onednn
 from command_line import run
 from nacre.config import load
 from nacre.discovery.discovery import new_manager, read_module
-from nacre.discovery.known import KNOWN, known_remedy
+from nacre.discovery.known import KNOWN
 from nacre.discovery.offers import Plugin, Provenance
 from nacre.discovery.registry import Registry
 from nacre.discovery.typos import kernel_without_thing, without_effect
@@ -138,14 +138,30 @@ def test_known_packages_are_examples() -> None:
     [
         ("layer", "Swirl", "nacre-swirl"),
         ("layer", "nacre-swirl:Swirl", "nacre-swirl"),
-        ("layer", "acme:Swirl", ""),
         ("command", "serve", "nacre-serve"),
         ("ending", ".parquet", "nacre-parquet"),
-        ("layer", "Whirl", ""),
     ],
 )
 def test_an_unknown_name_says_what_to_install(kind: str, name: str, package: str) -> None:
-    assert known_remedy(kind, name) == (f"{package} offers it: pip install {package}" if package else "")
+    assert Registry(entry_points=()).how_to_get(kind, name) == f"{package} offers it: pip install {package}"
+
+
+def test_a_name_with_a_distribution_says_what_to_install() -> None:
+    here = Registry(discover=False)
+    told = "acme-odd is not installed: pip install acme-odd, or name its file with --plugin"
+    assert here.how_to_get("layer", "Acme_Odd:Swirl") == told
+    for name in ("Whirl", "x; rm -rf /:Whirl", "--user:Whirl", "local:Whirl"):
+        assert here.how_to_get("layer", name) == "", name
+
+
+def test_what_is_installed_is_not_to_be_installed(new_registry: NewRegistry) -> None:
+    here = new_registry()
+    install_plugin(here, "nacre-swirl", [])
+    assert here.how_to_get("layer", "Swirl") == ""  # an old version, perhaps
+    here.plugins()[-1].status = "disabled: NACRE_DISABLE_PLUGINS"
+    with pytest.raises(RegistryError) as raised:
+        here.open("layer", "Swirl")
+    assert raised.value.remedy.startswith("nacre-swirl is installed, but not used\n  nacre-swirl is disabled: NACRE_")
 
 
 ELSEWHERE = nacre_layers.ELSEWHERE | nacre_cupy.offer_names_elsewhere() | nacre_onednn.offer_names_elsewhere()
@@ -178,3 +194,6 @@ def test_errors_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_reg
     Path("net.toml").write_text('[[layer]]\ntype = "Swirl"\nbottoms = ["a"]\ntops = ["b"]\n')
     assert "nacre-swirl offers it: pip install nacre-swirl" in run("summary", "net.toml", code=2).err
     assert "nacre-serve offers it: pip install nacre-serve" in run("serve", code=2).err
+    with pytest.raises(RegistryError) as raised:
+        _ = nacre.L.Swirl
+    assert raised.value.remedy == "nacre-swirl offers it: pip install nacre-swirl"
