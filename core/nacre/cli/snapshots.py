@@ -62,44 +62,45 @@ def load_snapshot(path: str | Path, file: NetFile | None = None) -> Snapshot:
 
 
 @contextmanager
-def advised(net: Path, sets: Sequence[str], resume: str | Path) -> Generator[None]:
-    """If a net file cannot be read, add to the remedy which plugins offered the missing names, from a snapshot.
+def advised(net: Path, sets: Sequence[str], *snapshots: str | Path) -> Generator[None]:
+    """If a net file cannot be read, add to the remedy which plugins offered the missing names, from snapshots.
 
-    `resume` is the snapshot's file or folder, or "auto" for the folder of the net file's own callback.
+    Each is a file or a folder, or "auto", "latest" or "best" of the net file's own callback; "" is none.
     """
     from ..errors import NacreError
 
     try:
         yield
     except NacreError as error:
-        remedies = _remedies(net, sets, resume) if resume else []
-        error.remedy = "\n  ".join(filter(None, [error.remedy, *remedies]))
+        remedies = [remedy for one in snapshots if one for remedy in _remedies(net, sets, one)]
+        error.remedy = "\n  ".join(filter(None, [error.remedy, *dict.fromkeys(remedies)]))
         raise
 
 
-def _remedies(net: Path, sets: Sequence[str], resume: str | Path) -> list[str]:
+def _remedies(net: Path, sets: Sequence[str], path: str | Path) -> list[str]:
+    from ..config.netfile import named_after
     from ..config.overrides import apply_override
     from ..errors import NacreError
     from ..fields.component import make_component
     from ..files.toml import read_toml
-    from ..snapshots.folder import WORDS, load_snapshot
+    from ..snapshots.folder import load_snapshot, meant
     from ..snapshots.provenance import remedies
     from ..training.callback import Callback, snapshot_place
 
     places: list[tuple[str, str]] = []
-    with suppress(NacreError):  # the net file may have any error: then there is no remedy
+    with suppress(NacreError), named_after(net):  # the net file may have any error: then there is no remedy
         table = read_toml(net)
         for change in sets:
             apply_override(table, change)
-        for entry in table.get("callback", ()):
+        given = table.get("callback")
+        for entry in cast("list[Any]", given) if isinstance(given, list) else []:
             with suppress(NacreError, ValueError):
                 place = snapshot_place(make_component(Callback, entry))
                 places += [place] if place else []
-        folder, store = places[0] if places else ("", "")
-        path = folder if str(resume) in ("auto", *WORDS) else resume
-        if path:
-            snapshot = load_snapshot(path, store, lambda _: None)
-            return remedies(snapshot.state.get("origins"), set(_texts(table)))
+        place = places[0] if places else None
+        path = meant("latest" if str(path) == "auto" else path, place)
+        snapshot = load_snapshot(path, place[1] if place else "", lambda _: None)
+        return remedies(snapshot.state.get("origins"), set(_texts(table)))
     return []
 
 

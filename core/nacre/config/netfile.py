@@ -226,7 +226,7 @@ class NetFile:
     @contextmanager
     def building(self) -> Generator[None]:
         """Make layers and components as those of this file, in the block."""
-        here = based_on(self.folder), _may_write(self.permission), _named(self.path)
+        here = based_on(self.folder), _may_write(self.permission), named_after(self.path)
         with following(self.pins, self.kernels), here[0], here[1], here[2], blaming():
             yield
 
@@ -411,7 +411,7 @@ def _may_write(what: Permission) -> Generator[None]:
 
 
 @contextmanager
-def _named(path: Path) -> Generator[None]:
+def named_after(path: Path) -> Generator[None]:
     """Put the name of a net file into default paths, in the block."""
     token = net_file.set(path.stem)
     try:

@@ -150,21 +150,40 @@ def test_a_damaged_file_of_a_folder_is_a_warning(trained: Path) -> None:
         ["train", "--resume", "auto"],
         ["train", "--resume", "snapshots"],
         ["train", "--resume", "snapshots/snapshot-000060.h5"],
+        ["train", "--weights", "snapshots/snapshot-000060.h5"],
+        ["test", "latest"],
         ["test", "snapshots"],
         ["predict", "snapshots", "test.h5"],
     ],
 )
 def test_a_plugin_file_that_is_missing_is_named(command: list[str], new_registry: NewRegistry) -> None:
-    file = _written("plus.py", PLUS)
-    net = Path("small.toml")
-    net.write_text(net.read_text().replace('type = "Dropout"\nname = "drop1"', 'type = "Plus"\nname = "plus"'))
-    net.write_text(net.read_text().replace("ratio = 0.25\n", ""))
+    file, net = _written("plus.py", PLUS), _with_plus()
     run("train", net, "--plugin", file, "--json")
     new_registry()
     told = run(command[0], net, *command[1:], code=2).err
     assert "no layer 'Plus'" in told
     assert f"--plugin {file.resolve()} (the snapshot used its layer 'Plus')" in told
     run(command[0], net, *command[1:], "--plugin", file)
+
+
+@pytest.mark.parametrize(
+    "command", [["train", "--resume", "auto"], ["train", "--resume", "latest"], ["test", "latest"]]
+)
+def test_it_is_named_where_the_folder_is_named_after_the_net_file(
+    command: list[str], new_registry: NewRegistry
+) -> None:
+    file, net = _written("plus.py", PLUS), _with_plus()
+    net.write_text(net.read_text().replace('folder = "snapshots"\n', ""))
+    run("train", net, "--plugin", file, "--json")
+    assert Path("snapshots/small").is_dir()
+    new_registry()
+    assert "(the snapshot used its layer 'Plus')" in run(command[0], net, *command[1:], code=2).err
+
+
+def test_callbacks_that_are_none_are_told_beside_a_snapshot(trained: Path) -> None:
+    Path("small.toml").write_text("callback = 3\n" + Path("small.toml").read_text().partition("[[callback]]")[0])
+    told = run("test", "small.toml", trained, code=2).err
+    assert told.startswith("error: small.toml: callback=3, but it must be an array of tables")
 
 
 def test_another_mistake_in_the_net_file_gets_no_such_advice(trained: Path) -> None:
@@ -186,3 +205,10 @@ def _written(name: str, text: str) -> Path:
     path = Path(name)
     path.write_text(text)
     return path
+
+
+def _with_plus() -> Path:
+    net = Path("small.toml")
+    net.write_text(net.read_text().replace('type = "Dropout"\nname = "drop1"', 'type = "Plus"\nname = "plus"'))
+    net.write_text(net.read_text().replace("ratio = 0.25\n", ""))
+    return net

@@ -120,8 +120,10 @@ def command(
         if given and workers is None:
             message = f"{option} is only for --workers, which is missing"
             raise ConfigError(message, f"add --workers N, or leave {option} out")
+    first = Weights.of(weights, rename, fitted=fitted)
+    known = [resume, *(first.paths if first else ())]
     if workers is not None:
-        with advised(net, sets, resume):  # a mistake in the file is told once, and not by a rank
+        with advised(net, sets, *known):  # a mistake in the file is told once, and not by a rank
             file = read_net(net, sets, seed, writes)
             place = file.solver().snapshot_place()
         if restarts and place is None:
@@ -129,9 +131,8 @@ def command(
             raise ConfigError(message, "add one to the net file, or leave --restarts out")
         saved = SnapshotFolder(place[0], open_snapshot_store(place[1], file.pins)) if restarts and place else None
         return launch(workers, restarts, communicator, saved, as_json=as_json)
-    first = Weights.of(weights, rename, fitted=fitted)
     with connected() as ranks:
-        with advised(net, sets, resume):
+        with advised(net, sets, *known):
             file = read_net(net, sets, seed, writes)
         options: dict[str, Any] = {"reset_solver": reset_solver, "find_nan": find_nan, "communicator": ranks}
         training = train(file, backend, resume, log, first, quiet=as_json, verbose=verbose, **options)
