@@ -131,6 +131,7 @@ def test_a_file_becomes_a_package(fake_distribution: FakeDistribution) -> None:
         ("layer", "2nd", "'2nd': a name must be letters and digits, and begin with a letter\n  such as Swirl"),
         ("layer", "Pool.ing", "a name must be letters and digits"),
         ("layer", "Pooling", f"nacre {__version__} has the layer 'Pooling' already\n  choose another name"),
+        ("layer", "ReLU", "has the neuron 'ReLU' already"),  # which is a layer, too
         ("solver", "Adam", "has the solver 'Adam' already"),
         ("backend", "Numpy", "has the backend 'numpy' already"),
         ("command", "train", "nacre has the command 'train' already"),

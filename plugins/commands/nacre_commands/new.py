@@ -65,7 +65,8 @@ class Named(NamedTuple):
 def command(kind: str, name: str, file: Path | None) -> None:
     """Begin a package of your own: code that works, and its tests.
 
-    NAME is that of the layer, the solver and so on, such as Swirl; the package is nacre-swirl.
+    NAME is that of the layer, the solver and so on, such as Swirl; the package is nacre-swirl. A kernel has a package
+    of its own, such as SwirlFast: it begins with one for nacre's layer GLU, in whose place you put that of your layer.
     """
     named = names(kind, name)
     check_free(kind, named)
@@ -102,9 +103,10 @@ def check_free(kind: str, named: Named) -> None:
 
     here, remedy = registry(), "choose another name"
     name = named.plain if kind in ("backend", "command") else named.cls
-    offers = [] if kind == "kernel" else here.offers(KINDS[kind].kind, name)
+    kinds = [] if kind == "kernel" else [KINDS[kind].kind, *here.also_named(KINDS[kind].kind)]
+    offers = [offer for one in kinds for offer in here.offers(one, name)]
     if offers := [offer for offer in offers if offer.provenance.version]:  # a file has none: it may become the package
-        raise ConfigError(f"{offers[0].provenance} has the {KINDS[kind].kind} '{name}' already", remedy)
+        raise ConfigError(f"{offers[0].provenance} has the {offers[0].kind} '{name}' already", remedy)
     if kind == "command":
         context = click.get_current_context().find_root()
         if isinstance(context.command, click.Group) and name in context.command.list_commands(context):
