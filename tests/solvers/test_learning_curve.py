@@ -76,7 +76,7 @@ def test_a_table_without_matplotlib(tmp_path: Path) -> None:
     training = solver(*callbacks).solve(toy_net(), reports=[reports])
     assert training.info["curve"] == str(tmp_path / "curve.csv")
     (warning,) = reports["warning"]  # not one at each drawing
-    assert "pip install nacre[plots]" in warning["message"]
+    assert "pip install 'nacre[plots]'" in warning["message"]
     rows = read(tmp_path / "curve.csv")
     assert list(rows[0]) == ["iteration", "training loss", "validation loss", "validation accuracy"]
     assert [int(row["iteration"]) for row in rows] == list(range(2, 251, 2))

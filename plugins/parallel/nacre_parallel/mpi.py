@@ -91,7 +91,7 @@ class MpiCommunicator(Communicator):
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:  # a RuntimeError: there is no libmpi
             message = f"the communicator mpi needs mpi4py and an MPI: {error}"
-            raise ConfigError(message, "pip install nacre[mpi], or mpi4py for the MPI of this cluster") from error
+            raise ConfigError(message, "pip install 'nacre[mpi]', or mpi4py for the MPI of this cluster") from error
         if not MPI.Is_initialized():
             MPI.Init()
         comm = MPI.COMM_WORLD

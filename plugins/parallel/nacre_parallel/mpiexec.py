@@ -35,7 +35,9 @@ class Mpiexec(Launch):
         beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
         program = beside or shutil.which("mpiexec")
         if program is None:
-            raise ConfigError("there is no program mpiexec", "pip install nacre[mpi], or load the MPI of this cluster")
+            raise ConfigError(
+                "there is no program mpiexec", "pip install 'nacre[mpi]', or load the MPI of this cluster"
+            )
         self.stopped = 0  # the first signal that was to end this process
         words, known, none = [program, "-n", str(ranks), *command], {**os.environ, **(env or {})}, subprocess.DEVNULL
         self.process = subprocess.Popen(words, env=known, stdin=none, start_new_session=True)

@@ -136,7 +136,7 @@ class LearningCurveState(CallbackState):
                 path = path.renamed(Path(path).with_suffix(".csv"))
                 data = table(losses, shares)
                 self.warn(
-                    f"matplotlib is not installed, so the learning curve is a table, {path}: pip install nacre[plots]"
+                    f"matplotlib is not installed, so the learning curve is a table, {path}: pip install 'nacre[plots]'"
                 )
             replace_output(path, data, is_curve)
         except (NacreError, ValueError) as error:  # ValueError: matplotlib does not know the format
