@@ -18,7 +18,7 @@ from threading import Thread
 from typing import Any
 from urllib.parse import unquote
 
-from nacre import DataError, NacreError
+from nacre import ConfigError, DataError, NacreError
 from nacre.cli import Predictor
 from nacre.files import finite
 
@@ -76,7 +76,11 @@ class Server(ThreadingHTTPServer):
     def __init__(self, port: int, predictor: Predictor, name: str) -> None:
         predictor.takes_paths = False  # a stranger may not have files of this machine read
         self.batcher, self.name = Batcher(predictor), name
-        super().__init__(("127.0.0.1", port), Handler)
+        try:
+            super().__init__(("127.0.0.1", port), Handler)
+        except OSError as error:
+            message = f"port {port} of 127.0.0.1 cannot be used: {error.strerror}"
+            raise ConfigError(message, "choose another: --port 0 takes a free one") from error
 
     def server_close(self) -> None:  # also if the port is taken
         super().server_close()

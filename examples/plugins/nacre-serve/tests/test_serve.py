@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from nacre_serve.command import command
 from nacre_serve.server import Handler, Server
 
-from nacre import Solver
+from nacre import ConfigError, Solver
 from nacre.cli import Predictor, read_trained
 from nacre.config import load
 from nacre.testing import CommandTests, check_plugin
@@ -202,5 +202,6 @@ def test_the_command_ends_with_ctrl_c(predictor: Predictor) -> None:
     assert done.output.startswith("net 'net' at http://127.0.0.1:")
     with Server(0, predictor, "net") as taken:
         done = CliRunner().invoke(command, ["net.toml", "snapshots", "--port", str(taken.server_port)])
-    assert isinstance(done.exception, OSError)
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception).startswith(f"port {taken.server_port} of 127.0.0.1 cannot be used: ")
     assert nacre_serve.offer_commands() == {"serve": "nacre_serve.command:command"}
