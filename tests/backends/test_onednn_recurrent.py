@@ -224,6 +224,7 @@ def test_what_lies_behind_a_sequence_has_no_influence(cell: Any) -> None:
         np.testing.assert_array_equal(results[1][name], one, name)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value encountered")  # by NumPy's products, on some processors
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_nan_goes_where_the_own_state_lets_it(cell: Any) -> None:
     layers: list[Layer] = [

@@ -79,8 +79,7 @@ class Server(ThreadingHTTPServer):
         try:
             super().__init__(("127.0.0.1", port), Handler)
         except OSError as error:
-            message = f"port {port} of 127.0.0.1 cannot be used: {error.strerror}"
-            raise ConfigError(message, "choose another: --port 0 takes a free one") from error
+            raise ConfigError(f"port {port} cannot be used: {error.strerror}", "--port 0 takes a free one") from error
 
     def server_close(self) -> None:  # also if the port is taken
         super().server_close()
@@ -121,8 +120,7 @@ class Handler(BaseHTTPRequestHandler):
         except (Full, TimeoutError):
             self._send(503, "too many requests are waiting", "ask again later")
         else:
-            found = {"record": 0, **answer, "key": answer["key"] or name}
-            self._send(400 if "error" in answer else 200, [found])
+            self._send(400 if "error" in answer else 200, [{"record": 0, **answer, "key": answer["key"] or name}])
 
     def _json(self, body: bytes) -> Any:
         try:
@@ -133,8 +131,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _picture(self, body: bytes, ending: str, name: str) -> Any:
         with TemporaryDirectory(prefix="nacre-serve-") as folder:
-            path = Path(folder, f"picture{ending}")
-            path.write_bytes(body)
+            (path := Path(folder, f"picture{ending}")).write_bytes(body)
             try:
                 return self.server.batcher.predictor.read_file(path, name or path.name)
             except NacreError as error:
