@@ -9,4 +9,5 @@ nacre_api = "1"
 
 @hookimpl
 def offer_commands() -> dict[str, str]:
+    """Offer the command."""
     return {"serve": "nacre_serve.command:command"}

@@ -39,8 +39,7 @@ class Batcher:
 
     def ask(self, read: Callable[[], Any]) -> dict[str, Any]:
         """Return the answer to a record, which `read` returns. Raises Full or TimeoutError if there is no time."""
-        answer: Future[dict[str, Any]] = Future()
-        self.waiting.put_nowait((read, answer))
+        self.waiting.put_nowait((read, answer := Future[dict[str, Any]]()))
         return answer.result(SECONDS)
 
     def _work(self) -> None:
