@@ -73,8 +73,8 @@ class KernelTests(StateTests):
     @after("against_state")
     def test_phases(self, backend: str, dtype: str, example: Example) -> None:
         """The kernel does in every phase what the layer's own state does, and in those that an algorithm defines."""
-        with self.tried(example, backend, dtype):
-            check_phases(self, (self.kernel, backend), backend, dtype, example)
+        with self.tried(example, backend, dtype) as fast, self.trial(example, backend, dtype) as own:
+            check_phases(fast, own, self.kernel.__qualname__)
 
     def test_serves(self, backend: str, record_property: Callable[[str, object], None]) -> None:
         """The kernel serves at least one example."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..fields.tables import table_of
 from ..graph.containers import inner_layers, names_in
 from ..protocols.backend import HostMemory, open_backend
 from ..protocols.blob import Blob
-from ..protocols.layer import PHASES, Phase, is_container, layer_type
+from ..protocols.layer import PHASES, Phase, layer_type
 from ..protocols.making import fresh
 from ..protocols.state import LayerState, SourceState
 from ..random import Random
@@ -245,8 +246,8 @@ class LayerTests(StateTests):
         one = example.cut(1)
         with self.trial(one, backend, dtype) as trial:
             self._check_forward(trial, "batch of one")
-        if dtype == "float64" and (self.layer.can_do_bp or is_container(self.layer)):
-            self._check_gradients(backend, one, min(20, self.entries))
+            if dtype == "float64" and trial.differentiates:
+                self._check_slopes(trial, min(20, self.entries))
 
     @only(ONE_STATE, COUNTS, READS)
     @after(*ROOTS, "forward")
@@ -285,34 +286,43 @@ class LayerTests(StateTests):
     @after(*ROOTS, "forward")
     def test_whole_numbers(self, backend: str, dtype: str, example: Example) -> None:
         """Inputs of narrow whole types, unless refused, give what the same numbers give as floats; by kernels too."""
-        for kind, kernel in itertools.product(NARROW, (None, *offered_kernels(self.layer, "layer", backend))):
-            whole, floats = example.of_whole_numbers(kind), example.of_whole_numbers(kind, dtype)
-            if whole is None or floats is None:
-                pytest.skip("the example has no input with fractions")
+        whole, floats = (
+            {kind: one for kind in NARROW if (one := example.of_whole_numbers(kind, given))} for given in ("", dtype)
+        )
+        if not whole:
+            pytest.skip("the example has no input with fractions")
+        for kernel in (None, *offered_kernels(self.layer, "layer", backend)):
             by = f" by {kernel[0].__qualname__}" if kernel else ""
             with np.errstate(all="ignore"):  # the numbers are larger than some functions are made for
-                found = self._seen(whole, backend, dtype, kernel)
-                for name, value in (found and self._seen(floats, backend, dtype, kernel)).items():
-                    what = f"{name} of inputs in {kind}{by}, beside that of the same numbers as floats"
-                    tolerance = 1e-3 if name.startswith("gradient") else None  # little is left of what saturates
-                    assert_near_above(1.0, found[name].astype(dtype), value.astype(dtype), what, tolerance)
+                seen = {kind: self._seen([one], backend, dtype, kernel)[0] for kind, one in whole.items()}
+                taken = {kind: one for kind, one in seen.items() if one}
+                same = self._seen([floats[kind] for kind in taken], backend, dtype, kernel)
+                for (kind, found), expected in zip(taken.items(), same, strict=True):
+                    for name, value in expected.items():
+                        what = f"{name} of inputs in {kind}{by}, beside that of the same numbers as floats"
+                        tolerance = 1e-3 if name.startswith("gradient") else None  # little is left of what saturates
+                        assert_near_above(1.0, found[name].astype(dtype), value.astype(dtype), what, tolerance)
 
     def _seen(
-        self, example: Example, backend: str, dtype: str, kernel: tuple[type, str] | None
-    ) -> dict[str, np.ndarray]:
-        """Return what a pass shows: tops, loss, statistics and gradients of parameters; nothing if it is refused."""
-        try:
-            with self.trial(example, backend, dtype, wanted=(), kernel=kernel) as trial:
-                look = Look.at(trial)
-                seen = {f"top {index}": top for index, top in enumerate(look.tops)}
-                seen |= {f"gradient of {name}": gradient for name, gradient in look.gradients.items()}
-                seen["loss"] = np.array(look.loss)
-                if trial.layer.has_stats:
-                    told = trial.op.state.dump_statistics()
-                    seen |= {f"statistic '{name}'": np.array(value) for name, value in told.items()}
-                return seen
-        except NacreError:
-            return {}
+        self, examples: list[Example], backend: str, dtype: str, kernel: tuple[type, str] | None
+    ) -> list[dict[str, np.ndarray]]:
+        """Return what a pass over each example shows, in one net that begins anew with each: see `_shown`.
+
+        Nothing is seen where the inputs are refused, nor by a kernel that declines them.
+        """
+        seen: list[dict[str, np.ndarray]] = [{} for _ in examples]
+        if not examples:
+            return seen
+        with suppress(NacreError), self.trial(examples[0], backend, dtype, wanted=(), kernel=kernel) as trial:
+            state, before = trial.op.state, trial.parameters()
+            memory = dict(state.memory())
+            for place, one in enumerate(examples if kernel is None or trial.op.kernel else ()):
+                with suppress(NacreError):
+                    seen[place] = _shown(trial, one.arrays())
+                for name, value in before.items():
+                    trial.set_parameter(name, value)
+                state.remember(memory)
+        return seen
 
     def test_plans_without_memory(self, backend: str, dtype: str, example: Example) -> None:
         """`setup` only declares: no array is made before `ready`."""
@@ -369,15 +379,16 @@ class LayerTests(StateTests):
     def test_random_numbers(self, backend: str, dtype: str, example: Example) -> None:
         """The same seed and step give the same results; others give different ones if, and only if, `is_random`."""
 
-        def tops(seed: int, step: int) -> list[np.ndarray]:
+        def tops(seed: int, *steps: int) -> Generator[tuple[tuple[int, int], list[np.ndarray]]]:
             with self.trial(example, backend, dtype, seed=seed) as trial:
-                trial.net.scalars["step"] = step
-                trial.forward()
-                return [*trial.results(), np.array(trial.net.loss())]
+                for step in steps:
+                    trial.net.scalars["step"] = step
+                    trial.forward()
+                    yield (seed, step), [*trial.results(), np.array(trial.net.loss())]
 
-        first = tops(3, 0)
-        for seed, step in ((3, 0), (4, 0)) if self.layer.is_source else ((3, 0), (3, 1), (4, 0)):
-            same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(tops(seed, step), first, strict=True))
+        (_, first), *others = tops(3, *([0] if self.layer.is_source else [0, 1]))
+        for (seed, step), found in (*others, *tops(3, 0), *tops(4, 0)):
+            same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, first, strict=True))
             where = f"seed {seed}, step {step} against seed 3, step 0"
             if (seed, step) == (3, 0) or not self.is_random:
                 assert same, f"{where}: other numbers"
@@ -427,9 +438,7 @@ class LayerTests(StateTests):
         for kernel, owner in kernels:
             self.used = (kernel, owner)
             with self.naming_faults(backend, dtype, example):
-                reason = check_kernel(self, self.used, backend, dtype, example)
-                if reason is None and not self.layer.is_source:
-                    check_phases(self, self.used, backend, dtype, example)
+                reason = check_kernel(self, self.used, backend, dtype, example, phases=not self.layer.is_source)
             record_property(f"{kernel.__qualname__}@{owner}", reason or "checked")
 
     @only(READS)
@@ -468,10 +477,11 @@ class LayerTests(StateTests):
         kernels = offered_kernels(self.layer, "layer", backend)
 
         def check(example: Example) -> None:
-            with self.trial(example, backend, self.dtypes[0]) as trial:
+            exact = "float64" in self.dtypes
+            with self.trial(example, backend, "float64" if exact else self.dtypes[0]) as trial:
                 self._check_forward(trial, "")
-            if (self.layer.can_do_bp or is_container(self.layer)) and "float64" in self.dtypes:
-                self._check_gradients(backend, example, 10)
+                if exact and trial.differentiates:
+                    self._check_slopes(trial, 10)
             for kernel, dtype in itertools.product(kernels, self.dtypes):
                 check_kernel(self, kernel, backend, dtype, example, variants=False)
 
@@ -587,6 +597,20 @@ class LayerTests(StateTests):
         return value, move_parameter
 
 
+def _shown(trial: Trial, arrays: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """Return what a pass shows, by name: tops, loss, statistics of it alone, and gradients of parameters."""
+    if trial.layer.has_stats:
+        trial.op.state.reset_statistics()
+    look = Look.at(trial, arrays)
+    shown = {f"top {index}": top for index, top in enumerate(look.tops)}
+    shown |= {f"gradient of {name}": gradient for name, gradient in look.gradients.items()}
+    shown["loss"] = np.array(look.loss)
+    if trial.layer.has_stats:
+        told = trial.op.state.dump_statistics()
+        shown |= {f"statistic '{name}'": np.array(value) for name, value in told.items()}
+    return shown
+
+
 def put_in_phase(trial: Trial, phase: str) -> Callable[[], None]:
     """Let the passes of a trial's net run in another phase, as an algorithm does; return what puts them back."""
     net = trial.net
@@ -611,74 +635,88 @@ def put_in_phase(trial: Trial, phase: str) -> Callable[[], None]:
 
 
 def check_kernel(
-    suite: Suite, kernel: tuple[type, str], backend: str, dtype: str, example: Example, *, variants: bool = True
+    suite: Suite,
+    kernel: tuple[type, str],
+    backend: str,
+    dtype: str,
+    example: Example,
+    *,
+    variants: bool = True,
+    phases: bool = False,
 ) -> str | None:
     """Compare a kernel with the layer's own state; return the reason if the kernel declines, or None.
 
     Compared are tops, loss, statistics, the gradients of inputs and parameters, and the buffers after the pass; with
-    `variants` also for a batch of one, with a row less, in a net of phase validation, where some gradients are
-    unwanted, and where one of several parameters is frozen.
+    `variants` also with a row less, where one of several parameters is frozen, and in nets for a batch of one, of phase
+    validation, and of which some gradients are unwanted; with `phases` also as `check_phases` does.
 
     Raises:
         AssertionError: they differ by more than `KERNEL_TOLERANCES`; the message names what and where.
     """
-    with suite.trial(example, backend, dtype, kernel=kernel) as trial:
-        if not trial.op.kernel:
-            return "; ".join(reason for _, reason in trial.op.choice.declined)
-    runs: list[tuple[str, Example, dict[str, Any], int]] = [("", example, {}, 0)]
-    if variants and example.inputs:
-        runs += [
-            ("batch of one", example.cut(1), {}, 0),
-            ("phase validation", example, {"phase": "validation"}, 0),
-            *((f"only input {index} wanted", example, {"wanted": (index,)}, 0) for index in example.differentiable()),
-            ("no input wanted", example, {"wanted": ()}, 0),
-            ("with a row less", example, {}, 1),
-        ]
-    for where, one, options, missing in runs:
-        with (
-            suite.trial(one, backend, dtype, **options) as own,
-            suite.trial(one, backend, dtype, kernel=kernel, **options) as fast,
-        ):
+    name = kernel[0].__qualname__
+    with suite.trial(example, backend, dtype, kernel=kernel) as fast:
+        if not fast.op.kernel:
+            return "; ".join(reason for _, reason in fast.op.choice.declined)
+        with suite.trial(example, backend, dtype) as own:
+            _compare_trials(fast, own, name)
+            if variants and example.inputs:
+                _compare_with_a_row_less(fast, own, name)
+            if phases:
+                check_phases(fast, own, name)
+            if variants and example.inputs:
+                _compare_frozen(fast, own, name)
+    if not variants or not example.inputs:
+        return None
+    wanted = example.differentiable()
+    nets: list[tuple[str, Example, dict[str, Any]]] = [
+        ("batch of one", example.cut(1), {}),
+        ("phase validation", example, {"phase": "validation"}),
+        *((f"only input {index} wanted", example, {"wanted": (index,)}) for index in wanted if len(wanted) > 1),
+        *(("no input wanted", example, {"wanted": ()}) for _ in wanted[:1]),
+    ]
+    for where, one, options in nets:
+        with suite.trial(one, backend, dtype, kernel=kernel, **options) as fast:
             if fast.op.kernel:
-                _compare_trials(fast, own, f"{kernel[0].__qualname__}{', ' if where else ''}{where}", missing)
-    if variants and example.inputs:
-        _check_frozen(suite, kernel, backend, dtype, example)
+                with suite.trial(one, backend, dtype, **options) as own:
+                    _compare_trials(fast, own, f"{name}, {where}")
     return None
 
 
-def _check_frozen(suite: Suite, kernel: tuple[type, str], backend: str, dtype: str, example: Example) -> None:
-    """Compare a kernel with the layer's own state where one of several parameters is frozen, each in turn."""
-    with suite.trial(example, backend, dtype) as own, suite.trial(example, backend, dtype, kernel=kernel) as fast:
-        every = [[slot for slot in trial.slots() if slot.trainable] for trial in (own, fast)]
-        for slots in zip(*every, strict=True) if len(every[0]) > 1 and own.differentiates else ():
-            for trial, slot in zip((own, fast), slots, strict=True):
-                trial.net.withhold([slot])
-            _compare_trials(fast, own, f"{kernel[0].__qualname__}, {slots[0].name} frozen", 0)
-
-
-def check_phases(suite: Suite, kernel: tuple[type, str], backend: str, dtype: str, example: Example) -> None:
+def check_phases(fast: Trial, own: Trial, name: str) -> None:
     """Compare a kernel with the layer's own state in passes of other phases, and of one that an algorithm defines.
 
     Raises:
-        AssertionError: they differ by more than `KERNEL_TOLERANCES`; the message names the phase.
+        AssertionError: they differ by more than `KERNEL_TOLERANCES`; the message has `name` and the phase.
     """
-    name = kernel[0].__qualname__
-    with suite.trial(example, backend, dtype) as own, suite.trial(example, backend, dtype, kernel=kernel) as fast:
-        for phase in (*PHASES[1:], "positive"):
-            backs = [put_in_phase(trial, phase) for trial in (own, fast)]
-            fast.spoil(fast.computing.state.blobs)
-            _compare_trials(fast, own, f"{name}, phase {phase}", 0)
-            for back in backs:
-                back()
-        _compare_trials(fast, own, f"{name}, phase train after other phases", 0)
+    for phase in (*PHASES[1:], "positive"):
+        backs = [put_in_phase(trial, phase) for trial in (own, fast)]
+        fast.spoil(fast.computing.state.blobs)
+        _compare_trials(fast, own, f"{name}, phase {phase}")
+        for back in backs:
+            back()
+    _compare_trials(fast, own, f"{name}, phase train after other phases")
 
 
-def _compare_trials(fast: Trial, own: Trial, where: str, missing: int) -> None:
-    rows = min((len(one) for one in own.arrays), default=0) - missing
-    if missing and rows < 1:
-        return
+def _compare_with_a_row_less(fast: Trial, own: Trial, name: str) -> None:
+    """Compare them without the first row, so that all rows have other numbers, and with spoilt tops."""
+    rows = min(len(one) for one in own.arrays)
+    if rows > 1:
+        fast.spoil(fast.computing.state.blobs)
+        _compare_trials(fast, own, f"{name}, with a row less", [one[1:rows] for one in own.arrays])
+
+
+def _compare_frozen(fast: Trial, own: Trial, name: str) -> None:
+    """Compare them where one of several parameters is frozen, each in turn."""
+    every = [[slot for slot in trial.slots() if slot.trainable] for trial in (own, fast)]
+    for slots in zip(*every, strict=True) if len(every[0]) > 1 and own.differentiates else ():
+        for trial, slot in zip((own, fast), slots, strict=True):
+            trial.net.withhold([slot])
+        _compare_trials(fast, own, f"{name}, {slots[0].name} frozen")
+
+
+def _compare_trials(fast: Trial, own: Trial, where: str, arrays: list[np.ndarray] | None = None) -> None:
     for trial in (own, fast):
-        trial.forward([one[:rows] for one in trial.arrays] if missing else None)
+        trial.forward(arrays)
     for name, one, other in zip(own.tops, fast.results(), own.results(), strict=True):
         assert_near(one, other, f"{where}: top '{name}'")
     if own.layer.has_loss:
@@ -693,8 +731,9 @@ def _compare_trials(fast: Trial, own: Trial, where: str, missing: int) -> None:
         for name, gradient in fast.gradients().items():
             if not both_zero(gradient, expected[name], expected.values()):
                 assert_near(gradient, expected[name], f"{where}: gradient of {name}")
+    found = fast.parameters()
     for name, value in own.parameters().items():
-        assert_near(fast.parameters()[name], value, f"{where}: parameter {name} after the pass")
+        assert_near(found[name], value, f"{where}: parameter {name} after the pass")
 
 
 def run_strategy(suite: Suite, check: Callable[[Example], None]) -> None:

@@ -25,7 +25,7 @@ from ..protocols.array import Dtype
 from ..protocols.backend import Backend, Own, open_backend
 from ..protocols.communicator import Communicator
 from ..protocols.graph import Graph
-from ..protocols.layer import PHASES, Layer, Phase, layer_type, tops_of
+from ..protocols.layer import PHASES, Layer, Phase, is_container, layer_type, tops_of
 from ..protocols.state import LayerState
 from ..protocols.view import View, scratches
 from ..random import Random
@@ -105,6 +105,11 @@ class Example:
 
 def spread_values(shape: tuple[int, ...], seed: int) -> np.ndarray:
     """Fill a shape with numbers between -2 and 2, in random order, as far apart from each other as there is room."""
+    return _spread(shape, seed).copy()
+
+
+@lru_cache(maxsize=64)
+def _spread(shape: tuple[int, ...], seed: int) -> np.ndarray:
     count = prod(shape)
     values = (np.arange(count) + 0.37) / count * 4 - 2
     return np.random.default_rng(seed).permutation(values).reshape(shape)
@@ -301,7 +306,9 @@ class Trial:
             seen = higher
         if probe and seen:
             layers.append(ProbeLayer(name="probe", bottoms=seen))
-        classes = {type(node.user) for phase in PHASES for node in expand(Graph.of([self.layer]), phase).nodes}
+        classes = {cls}
+        if is_container(cls):
+            classes |= {type(node.user) for phase in PHASES for node in expand(Graph.of([self.layer]), phase).nodes}
         with with_kernel(cls, *kernel) if kernel else without_kernels(*classes):
             self.net = Net(
                 f"test of {layer_type(cls)}",

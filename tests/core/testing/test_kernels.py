@@ -156,6 +156,46 @@ def bad(check, words):
     return note
 
 
+@bad("against_state", "OnlyWholeBatchesKernel, with a row less: top 'top0'")
+class OnlyWholeBatchesKernel(GoodKernel):
+    def forward(self, inputs):
+        if self.backend.rows == len(inputs[0].memory):
+            super().forward(inputs)
+
+
+@bad("against_state", "KeepsItsFirstInputKernel, with a row less: gradient of weight")
+class KeepsItsFirstInputKernel(GoodKernel):
+    kept = None
+
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        if self.parameters[0].gradient is not None:
+            self.kept = self.kept or [x.memory.copy() for x in inputs]
+            pairs = zip(self.kept, self.blobs_diff, strict=True)
+            self.parameters[0].gradient[...] = sum((x * dy.memory).sum(0) for x, dy in pairs)
+
+
+@bad("against_state", "NeverOneRecordKernel, batch of one: top 'top0'")
+class NeverOneRecordKernel(GoodKernel):
+    def forward(self, inputs):
+        super().forward(inputs)
+        if len(inputs[0].memory) == 1:
+            self.blobs[0].memory[...] = 0
+
+
+@bad("against_state", "AllOrNoneKernel, only input 0 wanted: gradient of input 0")
+class AllOrNoneKernel(GoodKernel):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs if None not in diffs else [None] * len(diffs))
+
+
+@bad("against_state", "LearnsBesidesKernel, no input wanted: gradient of weight")
+class LearnsBesidesKernel(GoodKernel):
+    def backward(self, inputs, diffs):
+        if any(dx is not None for dx in diffs):
+            super().backward(inputs, diffs)
+
+
 @bad("inputs_are_left_alone", r"forward writes into its input 0 \('bottom0'\)")
 class WritesIntoItsInputKernel(GoodKernel):
     def forward(self, inputs):
@@ -374,6 +414,34 @@ def test_offered_kernels_are_compared_with_the_state(new_registry):
     found = failures(Scaled, without=others)
     assert set(found) == {"test_kernels"}
     assert "BadKernel" in str(found["test_kernels"])
+
+
+class AddsInItsBottomsTypeKernel(GoodKernel):
+    def forward(self, inputs):
+        for x, y in zip(inputs, self.blobs, strict=True):
+            y.memory[...] = (
+                (x.memory + x.memory) / 2 * self.parameters[0].blob
+            )  # for large numbers of uint8 that is not x
+
+
+class TakesFloatsOnlyKernel(AddsInItsBottomsTypeKernel):
+    @classmethod
+    def supports(cls, layer, inputs):
+        return None if all(x.dtype.startswith("float") for x in inputs) else "takes floats only"
+
+
+def test_kernels_are_given_whole_numbers(new_registry):
+    backend = registry().open("backend", "numpy")
+    own = new_registry(discover=False)
+    own.register(backend, "numpy")
+    own.register(ScaledLayer, "Scaled")
+    own.register(Constant)
+    others = besides(Scaled, "test_whole_numbers", False)
+    own.register_kernel(TakesFloatsOnlyKernel, "Scaled", "numpy")
+    assert failures(Scaled, without=others) == {}
+    own.register_kernel(AddsInItsBottomsTypeKernel, "Scaled", "numpy")
+    error = str(failures(Scaled, without=others)["test_whole_numbers"])
+    assert "top 0 of inputs in uint8 by AddsInItsBottomsTypeKernel, beside that of the same numbers as floats" in error
 
 
 def test_which_kernel_serves():

@@ -223,6 +223,14 @@ class NeedsTwoRecords(ScaledState):
         assert len(inputs[0]) > 1
 
 
+@broken(Scaled, "batch_of_one", "gradient of weight of shape")
+class WrongGradientOfOneRecord(ScaledState):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        if len(inputs[0]) == 1:
+            self.parameters[0].gradient *= 1.001
+
+
 @broken(Scaled, "shutdown", "shutdown raised RuntimeError: closed already")
 class ShutsDownOnce(ScaledState):
     closed = False
@@ -516,6 +524,12 @@ class AddsInTheTypeOfItsBottom(ScaledState):
     def forward(self, inputs):
         halves = [(x + x) / 2 for x in inputs]  # for large numbers of uint8 that is not x
         super().forward(halves)
+
+
+@broken(Scaled, "whole_numbers", "top 0 of inputs in int8, beside that of the same numbers as floats: off by")
+class AddsOnlyInt8InItsType(ScaledState):
+    def forward(self, inputs):
+        super().forward([(x + x) / 2 if x.dtype == np.int8 else x for x in inputs])
 
 
 # Parts of layers that are cut along their features
