@@ -78,8 +78,9 @@ def _odd_array(array: Any, dice: random.Random) -> tuple[Any, str]:
         return array.astype(dice.choice(("int8", "uint64", "float16", "complex64", "bool", "S3"))), "of another type"
     if kind == "number" and array.size:
         changed = array.copy()
-        top = np.finfo(array.dtype).max if array.dtype.kind == "f" else np.iinfo(array.dtype).max
-        changed.reshape(-1)[dice.randrange(array.size)] = dice.choice((0, top, -1 if array.dtype.kind != "u" else 1))
+        kind = array.dtype.kind
+        top = np.finfo(array.dtype).max if kind in "fc" else np.iinfo(array.dtype).max if kind in "iu" else 1
+        changed.reshape(-1)[dice.randrange(array.size)] = dice.choice((0, top, -1 if kind not in "uS" else 1))
         return changed, "with another number"
     shaped = {"shape": array.reshape(-1, 1), "empty": array[:0] if array.ndim else array, "scalar": np.float64(1)}
     return shaped.get(kind, np.zeros((3, *array.shape), array.dtype)), f"{kind}"
