@@ -94,13 +94,16 @@ class Inputs:
         columns = {top: known.get(COLUMNS, ()) for top, known in net.fitted.items()}
         return cls(net.name, inputs, data, targets, labels, tuple(nodes), columns)
 
-    def records(self, x: Any, y: Any = None, what: str = "x and y") -> Records:
+    def records(
+        self, x: Any, y: Any = None, what: str = "x and y", classes: Mapping[str, Sequence[str]] | None = None
+    ) -> Records:
         """Return what arrays hold for these blobs.
 
         Args:
             x: for `data`: an array, or several in a list or tuple if there are several blobs; or arrays by blob.
             y: for `targets`, likewise; None if `x` has all of them.
             what: names the arrays in errors.
+            classes: names that the numbers in arrays count.
 
         Raises:
             DataError: an array is missing, does not fit its blob, or has another number of records than the others.
@@ -115,7 +118,8 @@ class Inputs:
             raise DataError(f"{what}: {ask}, but there is no array for {', '.join(missing)}", remedy)
         arrays |= {name: array_of(name, given[name]) for name in self.targets}  # a target may have any name
         read = {
-            name: _read(name, array, self.layers[name], is_label=name in self.labels) for name, array in arrays.items()
+            name: _read(name, array, self.layers[name], (classes or {}).get(name, ()), is_label=name in self.labels)
+            for name, array in arrays.items()
         }
         for name, (array, names) in read.items():
             self._refuse_names(name, names)
@@ -134,6 +138,11 @@ class Inputs:
                 if (names := self.columns.get(name) or own_columns(given[name]))
             },
         )
+
+    def ignored(self, name: str) -> set[int]:
+        """Return the labels in a blob that losses ignore."""
+        readers = [node.layer for node in self.nodes if name in node.bottoms and node.layer.has_loss]
+        return {label for layer in readers if (label := layer.ignored()) is not None}
 
     def _array(self, name: str, given: Any) -> np.ndarray:
         """Return records of a blob as an array; pictures of any size are read as the source reads those of files."""
@@ -265,8 +274,10 @@ def _judges(layer: Layer) -> bool:
     return layer.has_loss or layer.has_stats
 
 
-def _read(name: str, array: np.ndarray, layer: InputLayer, *, is_label: bool) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return an array as an Input takes it, and the names of the classes that its numbers count, if it has texts.
+def _read(
+    name: str, array: np.ndarray, layer: InputLayer, names: Sequence[str], *, is_label: bool
+) -> tuple[np.ndarray, Sequence[str]]:
+    """Return an array as an Input takes it, and the names of the classes that its numbers count, also if it has texts.
 
     One whole number for each record is of an integer type if it is a label, and of a floating type if it is not: what
     splits the records takes integers for classes.
@@ -274,14 +285,14 @@ def _read(name: str, array: np.ndarray, layer: InputLayer, *, is_label: bool) ->
     import numpy as np
 
     where = f"'{name}'"
-    names: tuple[str, ...] = ()
-    if array.dtype.kind in "OUS":
+    if names or array.dtype.kind in "OUS":
         made = layer.prepared_shape(name, ())  # a saved net may make numbers of each text, such as those of its words
         if array.size != len(array) or without_ones(made) != without_ones(layer.shape):
             raise DataError(
                 f"{where} holds texts, but an Input of shape {layer.shape} needs numbers",
                 "a source makes them: docs/tutorials/sentences.md; for labels, an Input has the shape ()",
             )
+    if array.dtype.kind in "OUS":
         texts = array.astype(str).reshape(-1).tolist()
         names = class_order(texts)
         numbers = {text: number for number, text in enumerate(names)}

@@ -54,3 +54,14 @@ def renumbered(values: Any, numbers: np.ndarray, known: int, where: str = "") ->
         last = len(numbers) - 1
         raise DataError(f"{where}the number {nameless[0]:g} has no name: only those from 0 to {last} have one")
     return np.where(none, given, numbers[np.where(none, 0, given).astype(np.intp)])
+
+
+def ordered(values: np.ndarray, names: Sequence[str], *, every: bool) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return numbers that count names as numbers that count them in their order: `every` name, or those that occur.
+
+    What is the number of no class, as of ignored labels, stays.
+    """
+    there = range(len(names)) if every else [one for one in np.unique(values).tolist() if 0 <= one < len(names)]
+    order = class_order(names[one] for one in there)
+    known = {name: number for number, name in enumerate(order)}
+    return renumbered(values, np.array([known.get(name, 0) for name in names]), len(names)), order

@@ -13,6 +13,7 @@ from ..protocols.data_store import BLOCK
 from ..protocols.layer import Layer, Phase
 from ..text import free_name
 from .arrays import HasLayers, Inputs, Records, with_sources
+from .classes import ordered
 from .files import FileRecords, Needed, batches
 from .given import are_files, listed_files
 from .input import InputLayer
@@ -75,8 +76,10 @@ def _fed(net: HasLayers, records: Records, batch_size: int) -> list[Layer]:
     return with_sources(net, [records.fed(name, batch_size)])
 
 
-def file_records(net: HasLayers, inputs: Inputs, paths: Sequence[str]) -> Records:
+def file_records(net: HasLayers, inputs: Inputs, paths: Sequence[str], *, learns: bool = False) -> Records:
     """Return the records of files for the Inputs of a net: fields of their names, of their columns, or of their sizes.
+
+    Where a net `learns` of them, it learns all classes that the files name; else only those of records count.
 
     Raises:
         DataError: a file cannot be read, or does not have what an Input needs.
@@ -92,14 +95,19 @@ def file_records(net: HasLayers, inputs: Inputs, paths: Sequence[str]) -> Record
         records: dict[str, FileRecords] = {}
         for blob, shape in shapes.items():
             others = {name for other in shapes if other != blob for name in claimed[other]}
-            needed = Needed(shape, others=others, fields=fields, columns=inputs.columns.get(blob, ()))
+            columns, ignored = inputs.columns.get(blob, ()), inputs.ignored(blob)
+            needed = Needed(shape, others=others, fields=fields, columns=columns, ignored=ignored)
             opened = FileRecords(inputs.layers[blob], places, blob, needed, pins=net.pins)
             records[blob] = stack.enter_context(opened)
         for batch in batches(records, BLOCK):
             if batch.errors:
                 raise next(iter(batch.errors.values()))
             for blob, array in batch.records.items():
-                names = records[blob].classes
-                parts[blob].append(np.array(names)[array] if names else array)
-    found = inputs.records({blob: np.concatenate(some) for blob, some in parts.items()})
+                parts[blob].append(array)
+    arrays = {blob: np.concatenate(some) for blob, some in parts.items()}
+    classes: dict[str, Sequence[str]] = {}
+    for blob, one in records.items():
+        if one.classes:
+            arrays[blob], classes[blob] = ordered(arrays[blob], one.classes, every=learns)
+    found = inputs.records(arrays, classes=classes)
     return replace(found, columns={blob: one.columns for blob, one in records.items() if one.columns})

@@ -16,6 +16,7 @@ from ..discovery.blame import answered, blaming
 from ..errors import DataError, NacreError, as_named, nearest
 from ..protocols.data_store import BLOCK, Field, Reader, empty_rows, located
 from ..protocols.layer import Layer
+from .classes import renumbered
 from .columns import Columns, as_table, check_columns, check_own_column, columns_in, columns_of
 from .records import open_records
 
@@ -56,7 +57,7 @@ class Needed:
 
     `prepared` is true if that is their shape after the transformers of their source; `others` are the other blobs whose
     records are in the same files, and the columns that these had, `fields` the names of all that is wanted of these
-    files; `columns` are the names of the columns of a table that training had.
+    files; `columns` are the names of the columns of a table that training had. `ignored` are labels that need no name.
     """
 
     shape: tuple[int, ...] | None = None
@@ -64,6 +65,7 @@ class Needed:
     others: Collection[str] = ()
     fields: Sequence[str] = ()
     columns: Sequence[str] = ()
+    ignored: Collection[int] = ()
     who: str = "the net needs"
     remedy: str = "scale or cut the records to this shape"
     unknown: str = "give records of one shape"
@@ -318,11 +320,13 @@ class FileRecords:
     def _numbered(self, record: Any, numbers: Sequence[int], path: Path) -> np.ndarray | DataError:
         """Return a record, whose file's classes have these numbers in `classes`, in the shape and unit of all."""
         if numbers:
-            if not 0 <= record.min() <= record.max() < len(numbers):
-                what = f"the number {record.min() if record.min() < 0 else record.max()}"
+            wrong = (record < 0) | (record >= len(numbers))
+            if wrong.any():
+                wrong &= ~np.isin(record, [one for one in self.needed.ignored if not 0 <= one < len(self.classes)])
+            if wrong.any():
                 known = f"only the classes 0 to {len(numbers) - 1} have names"
-                return DataError(f"{path}: '{self.blob}' has {what}, but {known}")
-            record = np.array(numbers)[record]
+                return DataError(f"{path}: '{self.blob}' has the number {record[wrong].flat[0]}, but {known}")
+            record = renumbered(record, np.array(numbers), len(self.classes))
         record = np.reshape(record, self.shape)
         return record if self.divide == 1 else record / self.divide
 

@@ -171,7 +171,9 @@ def _share(validation: Any, count: int) -> float:
 
 
 def _records(net: Net, inputs: Inputs, x: Any, y: Any) -> Records:
-    return file_records(net, inputs, listed_files(x)) if y is None and are_files(x) else inputs.records(x, y)
+    if y is None and are_files(x):
+        return file_records(net, inputs, listed_files(x), learns=True)
+    return inputs.records(x, y)
 
 
 def _validation(net: Net, inputs: Inputs, validation: Any) -> Records:

@@ -116,7 +116,8 @@ def _class_weights(loss: Layer, given: Any, records: Records, label: str) -> dic
     keys, _, counts = _classes(records, label)
     if given == BALANCED:
         of = dict(zip(keys, counts, strict=True))
-        of.pop(loss.ignored(), None)
+        if (ignored := loss.ignored()) is not None:
+            of.pop(_name(ignored, records.classes.get(label)), None)
         return {key: sum(of.values()) / (len(of) * count) for key, count in of.items()}
     weights: dict[Any, float] = {}
     for key, weight in cast("Mapping[Any, Any]", given).items():
@@ -139,9 +140,13 @@ def _classes(records: Records, label: str) -> tuple[list[Any], np.ndarray, list[
     import numpy as np
 
     found, index, counts = np.unique(records.arrays[label].reshape(-1), return_inverse=True, return_counts=True)
-    names = records.classes.get(label)
-    keys = [names[int(number)] if names else int(number) for number in found]
+    keys = [_name(int(number), records.classes.get(label)) for number in found]
     return keys, index.reshape(-1), counts.tolist()
+
+
+def _name(number: int, names: Sequence[str] | None) -> Any:
+    """Return the name of a class, or its number if that has none, as that of ignored labels."""
+    return names[number] if names and 0 <= number < len(names) else number
 
 
 def _column(records: Records, label: str, weights: Mapping[Any, float]) -> np.ndarray:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -520,10 +521,10 @@ def test_numbers_of_classes_name_them() -> None:
     assert weights(one) == weights(other)
 
 
-def ignoring(loss: str, label: Any, output_dim: int) -> Net:
-    """Return a net of one layer whose loss ignores the label -1."""
+def ignoring(loss: str, label: Any, output_dim: int, ignored: int = -1) -> Net:
+    """Return a net of one layer whose loss ignores a label."""
     score = L.InnerProduct(output_dim=output_dim, name="score")(Input(6, name="x"))
-    return Net("net", [getattr(L, loss)(name="loss", ignore_label=-1, normalize="valid")(score, label)])
+    return Net("net", [getattr(L, loss)(name="loss", ignore_label=ignored, normalize="valid")(score, label)])
 
 
 def test_an_ignored_label_is_no_class_that_is_balanced() -> None:
@@ -533,6 +534,36 @@ def test_an_ignored_label_is_no_class_that_is_balanced() -> None:
     counts = np.bincount(ignored[30:])
     counted.fit(X, ignored, epochs=2, class_weight=dict(enumerate(30 / 3 / counts)), quiet=True)
     assert weights(balanced) == weights(counted)
+
+
+def labelled(path: Path, labels: Any, names: Any) -> str:
+    """Write records with labels that count names into an HDF5 file, and return its path."""
+    with h5py.File(path, "w") as file:
+        file["x"], file["label"] = X, labels
+        file["label"].attrs["classes"] = [*map(str, names)]
+    return str(path)
+
+
+@pytest.mark.parametrize("ignored", [-1, 255])
+def test_an_ignored_label_in_a_file_needs_no_name(ignored: int, tmp_path: Path) -> None:
+    labels = np.where(np.arange(60) < 30, ignored, Y)
+    path = labelled(tmp_path / "train.h5", np.where(labels == ignored, ignored, 2 - Y), NAMES[::-1])
+    nets = [ignoring("SoftmaxLoss", Input(name="label", dtype="int64"), 3, ignored) for _ in range(2)]
+    for net, data in zip(nets, [(path,), (X, labels)], strict=True):
+        net.fit(*data, epochs=2, class_weight="balanced", validation=0.2, quiet=True)
+    assert weights(nets[0]) == weights(nets[1])
+    assert nets[0].evaluate(path) == nets[1].evaluate(X, labels)
+    assert set(nets[0].predict(X, classes=True)) <= {*NAMES}
+    with pytest.raises(DataError, match=rf"'label' has the number {ignored}, but only the classes 0 to 2 have names"):
+        net_of().fit(path, quiet=True)
+
+
+def test_the_classes_that_a_file_names_are_learned_even_if_no_record_has_one(tmp_path: Path) -> None:
+    path = labelled(tmp_path / "train.h5", np.where(Y == 1, 2, Y), NAMES)
+    net = net_of()
+    net.fit(path, epochs=1, quiet=True)
+    assert net.fitted["label"]["classes"] == [*NAMES]
+    assert net.evaluate(labelled(tmp_path / "more.h5", Y, [*NAMES, "yak"]))["accuracy/accuracy"] >= 0
 
 
 @pytest.mark.parametrize("backend", ["numpy", "onednn"])
