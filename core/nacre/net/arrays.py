@@ -16,7 +16,7 @@ from ..text import listed
 from .classes import class_order
 from .columns import COLUMNS
 from .frames import array_of, by_columns, column_names, own_columns
-from .input import InputLayer, without_ones
+from .input import InputLayer, may_fill, without_ones
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,7 +116,8 @@ class Inputs:
             ask = f"net '{self.net}' reads the Inputs {', '.join((*self.data, *self.targets))}"
             remedy = "give it as y" if missing[0] in self.targets else "give the arrays by name: {name: array}"
             raise DataError(f"{what}: {ask}, but there is no array for {', '.join(missing)}", remedy)
-        arrays |= {name: array_of(name, given[name]) for name in self.targets}  # a target may have any name
+        for name in self.targets:  # a target may have any name
+            arrays[name] = array_of(name, given[name], missing=may_fill(self.layers[name], name))
         read = {
             name: _read(name, array, self.layers[name], (classes or {}).get(name, ()), is_label=name in self.labels)
             for name, array in arrays.items()
@@ -150,7 +151,9 @@ class Inputs:
 
         layer = self.layers[name]
         pictures = through_codec(name, given, layer, tuple(layer.shape))
-        return array_of(name, given, self.columns.get(name, ())) if pictures is None else pictures
+        if pictures is not None:
+            return pictures
+        return array_of(name, given, self.columns.get(name, ()), missing=may_fill(layer, name))
 
     def _in_one_frame(self, x: Any) -> dict[str, Any] | None:
         """Return what is in a data frame with the columns of all blobs, as training had them; None if it is none."""

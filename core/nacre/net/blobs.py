@@ -146,6 +146,8 @@ def write_array(backend: Backend, value: Any, array: Array, where: str) -> None:
     import numpy as np
 
     try:
+        if (given := np.asarray(value)).dtype.kind == "O" and any(one is None for one in given.reshape(-1).tolist()):
+            raise TypeError  # NumPy makes NaN of it
         host = np.asarray(value, dtype=str(array.dtype))
     except (OverflowError, TypeError, ValueError) as error:
         raise DataError(f"{where} needs numbers of shape {tuple(array.shape)}, not {brief(value):.60}") from error

@@ -54,10 +54,11 @@ def by_columns(given: Any, known: Mapping[str, Sequence[str]]) -> dict[str, Any]
     return {name: given[name] if [*columns] == [name] else some(columns) for name, columns in known.items()}
 
 
-def array_of(name: str, given: Any, known: Sequence[str] = ()) -> np.ndarray:
+def array_of(name: str, given: Any, known: Sequence[str] = (), *, missing: bool = False) -> np.ndarray:
     """Return records for a blob as an array.
 
-    The columns of a data frame come in the order of the `known` names, if there are any.
+    The columns of a data frame come in the order of the `known` names, if there are any. With `missing`, None is NaN,
+    for transformers that may fill it.
 
     Raises:
         DataError: they are none, a column holds no numbers, or the names of the columns are not the known ones.
@@ -71,14 +72,16 @@ def array_of(name: str, given: Any, known: Sequence[str] = ()) -> np.ndarray:
     names = column_names(given)
     places = _order(name, names, known) if names and known and names != tuple(known) else None
     try:
-        columns = [_numbers(name, np.asarray(given[one]), one) for one in names if len(names) > 1]
+        columns = [_numbers(name, np.asarray(given[one]), one, missing) for one in names if len(names) > 1]
         array = np.asarray(given)
         if array.dtype.kind in "US" and isinstance(cast("object", given), list | tuple):
             objects = np.asarray(given, object)
             if not all(isinstance(one, str | bytes) for one in objects.reshape(-1).tolist()):
                 array = objects  # as texts, what is missing would be the class "nan"
         if array.ndim:
-            array = np.stack(columns, 1) if columns and array.dtype.kind in OBJECTS else _numbers(name, array)
+            array = (
+                np.stack(columns, 1) if columns and array.dtype.kind in OBJECTS else _numbers(name, array, "", missing)
+            )
     except (OverflowError, RuntimeError, TypeError, ValueError) as error:
         message = f"'{name}': this {type(given).__name__} cannot be made an array of numbers"
         if hasattr(given, "collect"):  # a LazyFrame of polars
@@ -115,8 +118,10 @@ def _order(name: str, names: Sequence[str], known: Sequence[str]) -> list[int]:
     return [names.index(one) for one in known]
 
 
-def _numbers(name: str, array: np.ndarray, column: str = "") -> np.ndarray:
+def _numbers(name: str, array: np.ndarray, column: str, missing: bool) -> np.ndarray:
     """Return an array, of objects as numbers if they are no texts; those of a `column` of several must be numbers.
+
+    With `missing`, None is NaN.
 
     Raises:
         DataError: something in it is no number, or not all are texts.
@@ -135,10 +140,12 @@ def _numbers(name: str, array: np.ndarray, column: str = "") -> np.ndarray:
         return _texts(where, array, items)
     if not (texts and array.size == len(array)):
         try:
+            if not missing and any(one is None for one in items):
+                raise TypeError  # NumPy makes NaN of it
             return array.astype(np.float64)  # the columns of a table may have different types
         except (OverflowError, TypeError, ValueError):
             texts = False
-    wrong = [isinstance(one, str | bytes) != texts if texts else not _is_number(one) for one in items]
+    wrong = [isinstance(one, str | bytes) != texts if texts else not _is_number(one, missing) for one in items]
     found = items[place := wrong.index(True)]
     record = place // (array.size // len(array))
     needed = "the others are texts" if texts else "numbers are needed"
@@ -147,7 +154,7 @@ def _numbers(name: str, array: np.ndarray, column: str = "") -> np.ndarray:
         remedy = "make a table of them, such as pandas.DataFrame(x)"
     elif isinstance(found, str | bytes):
         remedy = "make numbers of texts, such as a column for each (one-hot), as pandas.get_dummies(x) does"
-    elif found is not None and _is_number(found) and found == found:
+    elif _is_number(found, False) and found == found:
         remedy = "write all of them as texts"
     raise DataError(f"{where}: record {record} is {brief(found)}, but {needed}", remedy)
 
@@ -169,10 +176,10 @@ def _texts(where: str, array: np.ndarray, items: Sequence[str | bytes]) -> np.nd
     return np.array(texts, object).reshape(array.shape)
 
 
-def _is_number(item: Any) -> bool:
-    """Return whether NumPy makes a number of an object; of None it makes NaN."""
+def _is_number(item: Any, missing: bool) -> bool:
+    """Return whether an object is a number; None is one with `missing`."""
     try:
-        float(0 if item is None else item)
+        float(0 if missing and item is None else item)
     except (OverflowError, TypeError, ValueError):
         return False
     return True

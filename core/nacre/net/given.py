@@ -20,7 +20,7 @@ from .columns import COLUMNS
 from .files import FileRecords, Needed, batches, beside, reading_of
 from .fitted import CLASSES
 from .frames import array_of, by_columns
-from .input import InputLayer, without_ones
+from .input import InputLayer, may_fill, without_ones
 from .records import Packed, codec_of
 
 
@@ -165,7 +165,7 @@ def _whole(records: FileRecords) -> np.ndarray:
 def _records(name: str, given: Any, source: Layer, shape: tuple[int, ...] | None, columns: Sequence[str]) -> np.ndarray:
     """Return records as an array: numbers, or texts; those of a data frame have their columns in this order."""
     pictures = None if shape is None else through_codec(name, given, source, shape)
-    array = array_of(name, given, columns) if pictures is None else pictures
+    array = array_of(name, given, columns, missing=may_fill(source, name)) if pictures is None else pictures
     if array.dtype.kind not in "fiubOUS":
         raise DataError(f"blob '{name}': the data must be numbers, but the array has the type {array.dtype}")
     if isinstance(source, InputLayer) and without_ones(array.shape[1:]) == without_ones(source.shape):

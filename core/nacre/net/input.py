@@ -130,3 +130,11 @@ def Input(shape: int | Sequence[int] = (), *, name: str = "", dtype: str | type 
             put_full_name(error, "data", "Input")  # which is what an InputLayer is called by default
         raise
     return Call(layer, (), 1).tops()[0]
+
+
+def may_fill(source: Layer, blob: str) -> bool:
+    """Return whether a source may put numbers where records of a blob lack some."""
+    try:
+        return bool(source.changes(blob))
+    except ConfigError:  # it has its own way
+        return True

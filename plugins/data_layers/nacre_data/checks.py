@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre import DataError, Field
+from nacre import DataError, Field, misfit, number_text
 
 NUMBERS = "biuf"  # NumPy's kinds: booleans, whole numbers with and without a sign, floating-point numbers
 
@@ -44,8 +44,8 @@ def checked_rows(
     """Return the rows of each field that are to be written: an array, or what was given for bytes and varying shapes.
 
     Raises:
-        DataError: a field has no rows, rows of another shape, or, unless `lengths_differ`, more or fewer than the first
-            one; the message begins with `where`.
+        DataError: a field has no rows, rows of another shape, what is no number or none of its type, or, unless
+            `lengths_differ`, more or fewer than the first one; the message begins with `where`.
     """
     checked: dict[str, Any] = {}
     for name, field in fields.items():
@@ -57,7 +57,13 @@ def checked_rows(
             if values.shape[1:] != field.shape and len(values):
                 message = f"{where}: the rows of '{name}' have the shape {values.shape[1:]}, but it has {field.shape}"
                 raise DataError(message, "give an array (rows, *shape)")
-            values = values if len(values) else np.empty((0, *field.shape), values.dtype)
+            values = values if len(values) else np.empty((0, *field.shape), field.dtype)
+            if values.dtype.kind not in NUMBERS:
+                message = f"{where}: the rows of '{name}' are of type {values.dtype}"
+                raise DataError(message, "give an array of numbers; NaN stands for one that is missing")
+            if (index := misfit(values, np.dtype(field.dtype))) is not None:
+                message = f"{where}: '{name}' is {number_text(values.flat[index])}, but its type is {field.dtype}"
+                raise DataError(message, "begin the file with another type of this field")
         checked[name] = values
     if not lengths_differ:
         check_counts(str(where), [*checked], [*map(len, checked.values())])

@@ -165,7 +165,7 @@ A_TABLE = {name: X[:4, number] for number, name in enumerate("abcde")}
         (np.zeros((4, 6), "m8[s]"), 0, r"'x' holds times \(timedelta64\[s\]\), but numbers are needed"),
         ([*X[:3].tolist(), [1, 2, 3, 4, "x", 6]], 0, "'x': record 3 is 'x', but numbers are needed"),
         (X[:4].astype(str).tolist(), 0, "'x' holds texts, but an Input of shape"),
-        (Table(**A_TABLE, f=[1, None, 2, 3]), 0, "'x': record 1 has a number that is not finite"),
+        (Table(**A_TABLE, f=[1, None, 2, 3]), 0, "'x': column 'f': record 1 is None, but numbers are needed\n  fill"),
         (
             X[:4],
             ["yes", "no", None, "no"],

@@ -119,12 +119,16 @@ def test_a_key_of_another_program_is_kept(tmp_path):
     [
         ({"x": np.zeros((2, 1)), "y": np.zeros(2)}, r"the rows of 'x' have the shape \(1,\), but it has \(3,\)"),
         ({"x": np.zeros(3), "y": np.zeros(3)}, r"the rows of 'x' have the shape \(\), but it has \(3,\)"),
+        ({"x": [[1, None, 3]], "y": [0]}, "the rows of 'x' are of type object\n  give an array of numbers"),
+        ({"x": [["1", "2", "3"]], "y": [0]}, "the rows of 'x' are of type <U1"),
+        ({"x": [[1, 2, 3j]], "y": [0]}, "the rows of 'x' are of type complex128"),
+        ({"x": np.zeros((2, 3)), "y": [0, 0.5]}, "'y' is 0.5, but its type is int64"),
         ({"x": np.zeros((3, 3)), "y": np.zeros(2)}, "'y' has 2 records, but 'x' has 3"),
         ({"x": np.zeros((3, 3))}, "the field 'y' is missing among the rows: x"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(name, rows, said, tmp_path):
-    path, fields = tmp_path / name, {"x": Field((3,), "float64"), "y": Field((), "float64")}
+    path, fields = tmp_path / name, {"x": Field((3,), "float64"), "y": Field((), "int64")}
     with pytest.raises(DataError, match=said), store_to_write(path).create(path, fields) as writer:
         writer.append(rows)
     assert not path.exists()
@@ -149,7 +153,7 @@ def test_an_array_cannot_have_a_zero_in_its_name(tmp_path):
 
 def test_datasets_in_groups_are_fields(tmp_path):
     names = ["a", "kind/type", "kind/deep/x"]
-    written(tmp_path / "a.h5", dict.fromkeys(names, Field((), "int64")))
+    written(tmp_path / "a.h5", dict.fromkeys(names, Field((), "int64")), first=5)
     with h5py.File(tmp_path / "a.h5", "a") as file:
         file["kind/again"] = file["/"]
         file["soft"] = h5py.SoftLink("/a")
