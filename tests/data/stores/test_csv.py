@@ -439,12 +439,27 @@ def test_what_is_written(tmp_path):
     fields = {"x": Field((2, 1), "float32"), "n": Field((), "bool"), "label": Field((), "int64", ("b;c", 'a"'))}
     rows = {"x": np.array([[[0.1], [1e20]], [[-1], [np.nan]]], "f4"), "n": [True, False], "label": np.array([0, 1])}
     for store, wanted in (
-        (CSV(), ',x.0.0,x.1.0,n,label\nk 1,0.1,1e+20,1,b;c\n"k,2",-1.0,nan,0,"a"""\n'),
-        (CSV(separator=";", decimal=","), ';x.0.0;x.1.0;n;label\nk 1;0,1;1e+20;1;"b;c"\nk,2;-1,0;nan;0;"a"""\n'),
+        (CSV(), ',x.0.0,x.1.0,n,label\nk 1,0.1,1e+20,1,b;c\n"k,2",-1,nan,0,"a"""\n'),
+        (CSV(separator=";", decimal=","), ';x.0.0;x.1.0;n;label\nk 1;0,1;1e+20;1;"b;c"\nk,2;-1;nan;0;"a"""\n'),
     ):
         with store.create(tmp_path / "new.csv", fields) as writer:
             writer.append(rows, ["k 1", "k,2"])
         assert (tmp_path / "new.csv").read_text() == wanted
+
+
+@pytest.mark.parametrize(
+    ("values", "cells"),
+    [([3, 2.5, 4], ["3", "2.5", "4"]), ([3, -4, 1e15], ["3.0", "-4", "1000000000000000"]), ([1e22, 1], ["1e+22", "1"])],
+)
+def test_a_column_of_real_numbers_stays_one(values, cells, tmp_path):
+    path, fields = tmp_path / "new.csv", {"x": Field((2,), "float32"), "price": Field((), "float64")}
+    with CSV().create(path, fields) as writer:
+        for _ in range(2):
+            writer.append({"x": np.ones((len(values), 2)), "price": np.array(values, float)})
+    again = [cell.removesuffix(".0") for cell in cells]
+    assert path.read_text() == "\n".join(["x.0,x.1,price", *(f"1,1,{cell}" for cell in [*cells, *again]), ""])
+    with CSV().open(path) as reader:
+        assert reader.fields["price"].dtype == "float64"
 
 
 def test_an_empty_table_has_a_header(tmp_path):
@@ -638,4 +653,4 @@ def test_a_table_without_a_header_is_continued(tmp_path):
     for _ in range(2):
         with store.create(tmp_path / "new.csv", {"x": Field((2,), "float64")}, append=True) as new:
             new.append({"x": np.ones((1, 2))})
-    assert (tmp_path / "new.csv").read_text() == "1.0,1.0\n1.0,1.0\n"
+    assert (tmp_path / "new.csv").read_text() == "1,1\n1,1\n"

@@ -305,6 +305,8 @@ class CSVWriter(LinesWriter):
                 raise DataError(message, "rename the field, or use a .jsonl or .h5 file")
         super().__init__(path, fields, options.encoding, append=append)
         self.with_keys: bool | None = None
+        self.real = set[str]()
+        """Columns of which a cell shows that they are not of whole numbers."""
         if self.size_before:
             try:
                 self._check_first(options.encoding)
@@ -377,9 +379,14 @@ class CSVWriter(LinesWriter):
         check_whole(self.path, name, array)
         array = array.reshape(len(array), -1)
         texts = (array.astype(np.uint8) if array.dtype.kind == "b" else array).astype(str).tolist()
-        if self.cells.decimal == "," and array.dtype.kind == "f":
-            return [[text.replace(".", ",") for text in row] for row in texts]
-        return texts
+        if array.dtype.kind != "f":
+            return texts
+        texts = [[text.removesuffix(".0") for text in row] for row in texts]
+        if not self.fields[name].shape and name not in self.real:
+            self.real.add(name)
+            if all(text.removeprefix("-").isdecimal() for (text,) in texts):
+                texts[0][0] += ".0"  # else the column would be read as one of whole numbers
+        return [[text.replace(".", ",") for text in row] for row in texts] if self.cells.decimal == "," else texts
 
     def _begin(self, *, with_keys: bool) -> None:
         """Write the header; a file that is continued has it already."""
