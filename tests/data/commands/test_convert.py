@@ -6,6 +6,7 @@ import gzip
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -145,23 +146,38 @@ def contents() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("target", ["there.npz", "there.lines", "there.lmdb", "there.shard", "u-images-idx3-ubyte"])
-def test_what_cannot_be_read_back_replaces_nothing(target: str, train: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
-    def damaged(paths: list[Path], **_: object) -> Reader:
-        assert (Path(target).is_dir(), paths[0].name) == (paths[0].is_dir(), target)
+@pytest.mark.parametrize("command", ["convert", "split", "mean"])
+def test_what_cannot_be_read_back_replaces_nothing(
+    target: str, command: str, train: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if target.startswith("u-") and command == "mean":
+        pytest.skip("IDX is for pictures")
+
+    def damaged(paths: list[Path], *arguments: object, **options: Any) -> Reader:
+        if paths[0].name != target:
+            return open_records(paths, *arguments, **options)
+        assert Path(target).is_dir() == paths[0].is_dir()
         raise DataError(f"{paths[0]}: damaged", "try again")
 
+    def run_again(code: int = 0) -> str:
+        part = ["--part", f"{target}=1"] if command == "split" else [target]
+        return run("data", command, "other.h5", *part, "--overwrite", code=code).err
+
     run("data", "convert", "train.h5", target)
-    before = contents()
     with h5py.File("other.h5", "w") as file:
         file["data"], file["label"] = train["data"], train["label"] + 1
     before = contents()
     with monkeypatch.context() as patch:
-        patch.setattr("nacre_data.commands.convert.open_records", damaged)
-        error = run("data", "convert", "other.h5", target, "--overwrite", code=2).err
+        patch.setattr("nacre_data.commands.options.open_records", damaged)
+        error = run_again(code=2)
     assert error == f"error: what was written cannot be read back: {target}: damaged\n  try again\n"
     assert contents() == before
-    run("data", "convert", "other.h5", target, "--overwrite")
-    assert (read(target)["label"] == train["label"] + 1).all()
+    run_again()
+    with open_records([target]) as reader:
+        if command == "mean":
+            assert next(reader.rows())["mean"] == pytest.approx(train["data"].mean(axis=0, dtype=float)[0])
+        else:
+            assert [row["label"] for row in reader.rows()] == (train["label"] + 1).tolist()
     assert contents().keys() == before.keys()
 
 

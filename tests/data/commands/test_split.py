@@ -118,6 +118,11 @@ def test_what_cannot_be_done_is_told(arguments: list[str], told: str) -> None:
     assert {path.name: path.read_bytes() for path in Path().iterdir()} == before
 
 
+def test_a_part_that_does_not_keep_the_names_of_classes_is_warned_of() -> None:
+    done = run("data", "split", "some.h5", "--part", "a.npz=0.5", "--part", "b.lines=0.5")
+    assert done.err == "warning: a.npz: it does not keep the names of 3 classes of 'label', such as 'dog'\n"
+
+
 def test_an_empty_set_has_no_parts() -> None:
     np.save("empty.npy", np.empty(0, np.int64))
     error = run("data", "split", "empty.npy", "--part", "a.npy=1", code=2).err

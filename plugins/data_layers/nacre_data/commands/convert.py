@@ -9,10 +9,9 @@ from pathlib import Path
 import click
 import numpy as np
 
-from nacre import DataError, Field, NacreError, Reader, Writer, open_records
-from nacre.cli import OutputFile, common, json_option, print_json, warn
+from nacre import DataError, Field, Reader, Writer
+from nacre.cli import OutputFile, common, json_option, print_json
 
-from ..stores.errors import NeedsFields
 from .options import (
     Sources,
     Targets,
@@ -44,26 +43,12 @@ def command(sources: Sources, target: Path | str, targets: Targets, shape: str |
     """
     with targets.place(target) as path, targets.replaced(path) as new:
         count, fields = convert(sources, path, targets, shape, new)
-        written = _written(new, targets, fields)
-    for message in lost(fields, written):
-        warn(f"{target}: {message}")
+        written = targets.written(target, new, fields)
     if as_json:
         print_json({"target": str(target), "records": count, "fields": described(written)})
         return
     kinds = "; ".join(f"{name} {field.dtype} {shape_text(field)}" for name, field in written.items())
     click.echo(f"wrote {target}: {count_text(count)}, {kinds}")
-
-
-def _written(path: Path, targets: Targets, fields: Mapping[str, Field]) -> Mapping[str, Field]:
-    """Return the fields that the target has when it is read, or those written if its store has to be told how."""
-    try:
-        with open_records([path], store=targets.store) as made:
-            return made.fields
-    except NeedsFields as error:
-        warn(f"{error.args[0]}: whoever reads it has to say {', '.join(error.fields)} in the store")
-        return fields
-    except NacreError as error:
-        raise error.reworded(f"what was written cannot be read back: {error.args[0]}") from error
 
 
 def convert(
@@ -101,14 +86,3 @@ def copy(reader: Reader, writer: Writer) -> int:
             writer.append(rows, keys(reader, range(first, done)))
             show(done)
     return done
-
-
-def lost(fields: Mapping[str, Field], written: Mapping[str, Field]) -> list[str]:
-    """Return what the target does not say about the classes."""
-    known = {name for field in written.values() for name in field.classes}
-    missing = {name: [one for one in field.classes if one not in known] for name, field in fields.items()}
-    return [
-        f"it does not keep the names of {len(names)} classes of '{name}', such as '{names[0]}'"
-        for name, names in missing.items()
-        if names
-    ]

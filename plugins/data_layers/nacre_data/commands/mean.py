@@ -44,8 +44,10 @@ def command(
         mean = mean.reshape(len(mean), -1).mean(axis=1)
     mean = np.atleast_1d(mean)
     fields = {"mean": Field(mean.shape[1:], "float64")}
-    with targets.place(target) as path, targets.create(path, fields, sources) as writer:
-        writer.append({"mean": mean})
+    with targets.place(target) as path, targets.replaced(path) as new:
+        with targets.create(path, fields, sources, new) as writer:
+            writer.append({"mean": mean})
+        targets.written(target, new, fields)
     if as_json:
         print_json({"target": str(target), "records": count, "shape": mean.shape, "mean": float(mean.mean())})
     else:

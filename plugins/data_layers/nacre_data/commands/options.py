@@ -28,7 +28,7 @@ from nacre import (
     store_to_write,
     uploading,
 )
-from nacre.cli import InputFile, working
+from nacre.cli import InputFile, warn, working
 from nacre.files import os_errors, replaced_after
 
 from ..data import files_of
@@ -138,6 +138,31 @@ class Targets:
                 remedy = f"--shape gives all records of '{loose[0]}' one shape, such as --shape 3,32,32"
                 raise DataError(error.args[0], remedy) from error
             raise
+
+    def written(
+        self, target: Path | str, path: Path, fields: Mapping[str, Field], *, is_part: bool = False
+    ) -> Mapping[str, Field]:
+        """Return the fields that a target has when it is read at `path`, or those written if its store is told how.
+
+        Warn of names of classes that it does not keep; a part may have no record of some.
+
+        Raises:
+            DataError: it cannot be read.
+        """
+        try:
+            with open_records([path], store=self.store) as made:
+                found = made.fields
+        except NeedsFields as error:
+            warn(f"{error.args[0]}: whoever reads it has to say {', '.join(error.fields)} in the store")
+            return fields
+        except NacreError as error:
+            raise error.reworded(f"what was written cannot be read back: {error.args[0]}") from error
+        known = {name for field in found.values() for name in field.classes}
+        for name, field in fields.items():
+            lost = [one for one in field.classes if one not in known]
+            if lost and not (is_part and len(lost) < len(field.classes)):
+                warn(f"{target}: it does not keep the names of {len(lost)} classes of '{name}', such as '{lost[0]}'")
+        return found
 
 
 @contextmanager

@@ -65,11 +65,15 @@ def command(
         numbers = numbers_of(str(sources.paths[0]), reader, label, split)
         absent = _absent(reader, label, numbers)
         paths = [stack.enter_context(targets.place(file)) for file in files]
-        writers = [
-            stack.enter_context(one.create(path, reader.fields, sources))
-            for one, path in zip(written, paths, strict=True)
-        ]
-        distribute(reader, numbers, writers)
+        new = [stack.enter_context(targets.replaced(path)) for path in paths]
+        with ExitStack() as open_files:
+            writers = [
+                open_files.enter_context(one.create(path, reader.fields, sources, place))
+                for one, path, place in zip(written, paths, new, strict=True)
+            ]
+            distribute(reader, numbers, writers)
+        for one, file, place in zip(written, files, new, strict=True):
+            one.written(file, place, reader.fields, is_part=True)
     for file, classes in zip(files, absent, strict=True):
         if classes:
             several = f"{len(classes)} classes, such as {classes[0]!r}" if len(classes) > 1 else f"class {classes[0]!r}"
