@@ -22,8 +22,8 @@ from ..records import in_a_row
 from .continued import check_continued
 from .places import OTHERS
 
-CLASSES = "classes"
-"""The attribute of a dataset that names its classes."""
+CLASSES, TOGETHER = "classes", 4000
+"""The attribute of a dataset that names its classes; it has room for so many, so that "classes.1" has more."""
 MARK = "written by"
 """The attribute of a file that says who wrote it."""
 CHUNK, MOST = 1 << 14, 1 << 8
@@ -36,7 +36,8 @@ class HDF5(Store):
     """Datasets of an HDF5 file, by name: contiguous, chunked, or compressed with gzip or lzf.
 
     A field "group/x" is the dataset x in a group; of a file with groups, all datasets are fields.
-    An attribute "classes" of a dataset, a list of texts, names the classes that its numbers count.
+    An attribute "classes" of a dataset, a list of texts, names the classes that its numbers count. HDF5 has room for
+    some 4,000 texts in it: more are in the attributes "classes.1", "classes.2", ...
     """
 
     endings = (".h5", ".hdf5")
@@ -92,7 +93,7 @@ class HDF5Reader(Reader):
         }
         self.count: int | None = len(next(iter(self.datasets.values())))
         self.fields: Mapping[str, Field] = {
-            name: Field(dataset.shape[1:], dataset.dtype.newbyteorder("=").name, file.texts(dataset, CLASSES))
+            name: Field(dataset.shape[1:], dataset.dtype.newbyteorder("=").name, _classes(file, dataset))
             for name, dataset in self.datasets.items()
         }
 
@@ -126,6 +127,18 @@ class HDF5Reader(Reader):
 
     def close(self) -> None:
         self.file.close()
+
+
+def _classes(file: CheckedFile, dataset: h5py.Dataset) -> tuple[str, ...]:
+    """Return the names of the classes that a dataset counts."""
+    classes, part = file.texts(dataset, CLASSES), 1
+    while more := file.texts(dataset, _part_name(part)):
+        classes, part = classes + more, part + 1
+    return classes
+
+
+def _part_name(part: int) -> str:
+    return f"{CLASSES}.{part}" if part else CLASSES
 
 
 class HDF5Writer(Writer):
@@ -180,12 +193,8 @@ class HDF5Writer(Writer):
         size = np.dtype(field.dtype).itemsize * prod(field.shape)
         chunks = (min(max(1, CHUNK // max(1, size)), MOST), *(max(1, side) for side in field.shape))
         dataset = self.file.create_dataset(name, shape, field.dtype, maxshape=most, chunks=chunks)
-        if field.classes:
-            try:
-                dataset.attrs[CLASSES] = list(field.classes)
-            except (OSError, RuntimeError, ValueError) as error:
-                message = f"{self.path}: '{name}' has {len(field.classes):,} classes, but HDF5 has room for some 4,000"
-                raise DataError(message, "use a .lmdb, .shard or .jsonl file") from error
+        for part, first in enumerate(range(0, len(field.classes), TOGETHER)):
+            dataset.attrs[_part_name(part)] = list(field.classes[first : first + TOGETHER])
         return dataset
 
     def _copy(self, before: Reader) -> None:
