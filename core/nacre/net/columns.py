@@ -60,11 +60,11 @@ def as_table(fields: Mapping[str, Field], own: Collection[str]) -> dict[str, Fie
 
     Such a field has the names of all, as messages list them.
     """
-    loose = [
-        name
+    loose = {
+        name: None
         for name, field in fields.items()
         if _is_one(field) and not field.columns and not field.classes and name not in own
-    ]
+    }
     if len(loose) < 2:
         return {**fields}
     kind = np.result_type(*(fields[name].dtype for name in loose))

@@ -44,7 +44,8 @@ def by_columns(given: Any, known: Mapping[str, Sequence[str]]) -> dict[str, Any]
     names = column_names(given)
     if not names or len(known) < 2 or not all(known.values()):
         return None
-    if missing := [column for columns in known.values() for column in columns if column not in names]:
+    there = {*names}
+    if missing := [column for columns in known.values() for column in columns if column not in there]:
         near = nearest(missing[0], names)
         raise DataError(f"the data have no column {missing[0]!r}{near}, but training had one", "add this column")
 
@@ -110,12 +111,13 @@ def array_of(name: str, given: Any, known: Sequence[str] = (), *, missing: bool 
 def _order(name: str, names: Sequence[str], known: Sequence[str]) -> list[int]:
     """Return the places of the known columns. Raises DataError if there are others than these."""
     as_array = "give the columns of the training; or an array, x.to_numpy(), whose columns are in their order"
-    if missing := [one for one in known if one not in names]:
+    places, learned = {one: place for place, one in enumerate(names)}, {*known}
+    if missing := [one for one in known if one not in places]:
         near = nearest(missing[0], names)
         raise DataError(f"'{name}' has no column {missing[0]!r}{near}, but training had one", as_array)
-    if more := [one for one in names if one not in known]:
+    if more := [one for one in names if one not in learned]:
         raise DataError(f"'{name}' has the column {more[0]!r}, but training had none", as_array)
-    return [names.index(one) for one in known]
+    return [places[one] for one in known]
 
 
 def _numbers(name: str, array: np.ndarray, column: str, missing: bool) -> np.ndarray:

@@ -79,6 +79,19 @@ def test_a_wide_table_is_divided_once(tmp_path, monkeypatch):
     assert len(divided) == 6
 
 
+def test_a_wide_table_of_numbers_is_read_once(tmp_path, monkeypatch):
+    """NumPy divides whole records, for each column that it is asked for."""
+    from nacre_data.stores import cells
+
+    path = tmp_path / "a.csv"
+    names = ["data.0", *(f"c{column}" for column in range(40))]
+    path.write_text("\n".join([",".join(names), *[",".join(f"{row}.5" for _ in names) for row in range(6)]]))
+    monkeypatch.setattr(cells.Rows, "numbers", None)
+    with open_records([path]) as reader:
+        rows = [*reader.rows()]
+    assert [row["c39"] for row in rows] == [row + 0.5 for row in range(6)]
+
+
 def test_missing_values_are_converted_and_told(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.array([1.0, np.nan]))
     done = run("data", "convert", tmp_path / "a.npz", tmp_path / "a.jsonl")

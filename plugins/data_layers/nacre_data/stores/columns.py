@@ -85,6 +85,8 @@ class Table:
     ) -> None:
         self.path = path
         self.names = names
+        self.places = dict(zip(names, range(len(names)), strict=True))
+        self.counts = Counter(names)
         self.firsts = firsts
         self.cells = cells
         self.options = options
@@ -105,10 +107,10 @@ class Table:
         if not self.names:
             message = f"{self.path}: it has no header, so that there is no column {wanted!r}"
             raise DataError(message, "give the column's number, counted from 0, or say header = true")
-        if self.names.count(wanted) != 1:
-            count = f"{self.names.count(wanted)} columns are called" if wanted in self.names else "there is no column"
+        if (count := self.counts[wanted]) != 1:
+            count = f"{count} columns are called" if count else "there is no column"
             raise DataError(f"{self.path}: {count} {wanted!r}{nearest(wanted, self.names)}; {self._known()}")
-        return self.names.index(wanted)
+        return self.places[wanted]
 
     def _known(self) -> str:
         if not self.names:
@@ -137,7 +139,7 @@ class Table:
                 found[name] = Part((self.label,), ())
             elif name in self.groups and self.by_name:
                 found[name] = self.groups[name]
-            elif name in self.names and (self.by_name or name != DATA):
+            elif name in self.places and (self.by_name or name != DATA):
                 found[name] = Part((self.column(name),), ())
             else:
                 others.append(name)

@@ -209,7 +209,8 @@ class CSVReader(Reader):
             places[...] = values.reshape(places.shape)
 
     def _values(self, rows: Rows, columns: tuple[int, ...], numbers: np.ndarray) -> np.ndarray:
-        values = rows.numbers(columns, self.width) if self.cells.as_c else None
+        whole = rows.divided is None or len(columns) * FEW > self.width  # NumPy divides each record anew
+        values = rows.numbers(columns, self.width) if whole and self.cells.as_c else None
         if values is not None and not np.isnan(values).any():
             return values
         cells = rows.cells(columns, self.width)
