@@ -175,9 +175,6 @@ class StoreRecords(Records):
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
         if self.cached:
             self.whole = self.whole or self._read_all()
-            if self.reader.damaged:
-                with named(self.where):
-                    records = self.reader.instead(records)
             self.whole.read(records, arrays)
             return
         if self.window is None or self.window.count < len(records):
@@ -209,7 +206,10 @@ class StoreRecords(Records):
         if not self.cached:
             return None
         self.whole = self.whole or self._read_all()
-        return None if self.reader.damaged else self.whole.in_memory(top)
+        return self.whole.in_memory(top)
+
+    def replace_by(self, numbers: np.ndarray) -> None:
+        self.reader.among = np.sort(numbers)
 
     def column(self, name: str) -> np.ndarray:
         return column_of(self.reader, self.where, name)

@@ -173,6 +173,9 @@ class PictureRecords(Records):
         self.random.at(records, self.passes.epochs)
         return self.random.each(3)
 
+    def replace_by(self, numbers: np.ndarray) -> None:
+        self.reader.among = np.sort(numbers)
+
     def column(self, name: str) -> np.ndarray:
         return column_of(self.reader, self.layer.name, name)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any
 
 import numpy as np
@@ -22,6 +24,8 @@ Processes = Annotated[
     same_numbers,
     "processes that read and decode records; 0: this one does it",
 ]
+IN_A_ROW = 4096
+"""Records that are tried in the place of a damaged one: a disk that is gone is told soon."""
 OnError = Annotated[
     str, one_of("raise", "skip"), 'what a record does that cannot be read: end the work, or be left out ("skip")'
 ]
@@ -38,8 +42,9 @@ class ReadingLayer(RecordSourceLayer, is_source=True):
 class SourceReader(ReaderWrapper):
     """What a source reads: files that are opened here or in other processes, perhaps without their damaged records.
 
-    A record that is left out is replaced by the one before it in the same `read`, of a batch or a chunk; at its start,
-    by the first that can be read. `damaged` are the numbers of those found so far, and why each cannot be read.
+    A record that is left out is replaced by the one before it that can be read; at the start, by the first. `damaged`
+    are the numbers of those found so far, and why each cannot be read. With `among`, which is sorted, only records of
+    these numbers come in the place of others.
 
     Raises:
         DataError: records without numbers are to be left out.
@@ -49,6 +54,7 @@ class SourceReader(ReaderWrapper):
         super().__init__(reader)
         self.skips = skips
         self.damaged: dict[int, str] = {}
+        self.among: Sequence[int] | np.ndarray = range(self.count or 0)
         if skips and self.count is None:
             raise DataError(
                 "on_error = 'skip' needs records with numbers, but these are read one after the other",
@@ -56,48 +62,43 @@ class SourceReader(ReaderWrapper):
             )
 
     def read(self, numbers: np.ndarray, out: Mapping[str, Any], draws: np.ndarray | None = None) -> None:
-        rows = self._rows(numbers) if self.damaged else slice(None)
-        drawn = [] if draws is None else [draws[rows]]
+        used = np.array([*map(self._instead, numbers.tolist())], np.int64) if self.damaged else numbers
+        drawn = [] if draws is None else [draws]
         try:
-            self.reader.read(numbers[rows], out, *drawn)
+            self.reader.read(used, out, *drawn)
         except DataError:
             if not self.skips:
                 raise
-            self._read_each(numbers, out, drawn)
+            for row, number in enumerate(used.tolist()):
+                one = slice(row, row + 1)
+                place = {name: values[one] for name, values in out.items()}
+                self._read_one(number, place, [values[one] for values in drawn])
 
-    def _read_each(self, numbers: np.ndarray, out: Mapping[str, Any], drawn: Sequence[np.ndarray]) -> None:
-        """Read records one by one, and note those that cannot be read."""
-        for row, number in enumerate(numbers.tolist()):
-            if number in self.damaged:
-                continue
-            one = slice(row, row + 1)
-            place = {name: values[one] for name, values in out.items()}
+    def _read_one(self, number: int, place: Mapping[str, Any], drawn: Sequence[np.ndarray]) -> None:
+        """Read a record, or the one that is used in its place, and note those that cannot be read."""
+        while True:
+            used = self._instead(number)
             try:
-                self.reader.read(numbers[one], place, *[values[one] for values in drawn])
+                self.reader.read(np.array([used]), place, *drawn)
             except DataError as error:
-                self.damaged[number] = str(error.args[0])
-        rows = self._rows(numbers)
-        for values in out.values():
-            values[...] = values[rows]
+                self.damaged[used] = str(error.args[0])
+            else:
+                return
 
-    def _rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Return for each of these records which of them is used: itself, or for a damaged one the one before it.
+    def _instead(self, number: int) -> int:
+        """Return the number of the record that is used for this one: itself, unless it is damaged.
 
         Raises:
-            DataError: all are damaged.
+            DataError: all are damaged, or too many in a row.
         """
-        bad = np.array([number in self.damaged for number in numbers.tolist()], bool)
-        if not bad.any():
-            return np.arange(len(numbers))
-        if bad.all():
-            message = f"all {len(numbers)} records of a batch are damaged; {self.damaged[int(numbers[0])]}"
+        if number not in self.damaged:
+            return number
+        place = bisect_left(self.among, number)
+        others = chain(self.among[max(0, place - IN_A_ROW) : place][::-1], self.among[place : place + IN_A_ROW])
+        if (found := next((int(one) for one in others if one not in self.damaged), None)) is None:
+            message = f"all of {min(len(self.among), IN_A_ROW):,} records in a row are damaged; {self.damaged[number]}"
             raise DataError(message, "copy or convert the data again")
-        before = np.maximum.accumulate(np.where(bad, -1, np.arange(len(numbers))))
-        return np.where(before < 0, np.argmin(bad), before)
-
-    def instead(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the numbers of the records that `read` uses for these."""
-        return numbers[self._rows(numbers)] if self.damaged else numbers
+        return found
 
     def left_out(self, numbers: np.ndarray) -> list[str]:
         """Return for each of these records that is damaged why it cannot be read."""

@@ -70,6 +70,9 @@ class Records:
         """Return for each of these records that could not be read, so that another one was, why."""
         return []
 
+    def replace_by(self, numbers: np.ndarray) -> None:
+        """Let only records of these numbers come in the place of those that cannot be read: the others are not fed."""
+
     def interrupt(self) -> None:
         """End a `read` under way in another thread with an error, if that is possible; nothing is read afterwards."""
 

@@ -325,7 +325,7 @@ class RecordSourceState(SourceState, host_only=True):
             return
         self.told_of = number
         message = f"{self.layer.name}: {number} of {self.records.count} records of pass {self.epoch} were left out"
-        warnings.warn(f"{message}: each was replaced by one beside it. The first: {first}", stacklevel=2)
+        warnings.warn(f"{message}: each was replaced by one before it. The first: {first}", stacklevel=2)
 
     def _next(self) -> Batch:
         if self.broken_off:

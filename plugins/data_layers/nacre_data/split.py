@@ -61,6 +61,7 @@ class Subset(Records):
     def __init__(self, records: Records, numbers: np.ndarray) -> None:
         self.records = records
         self.numbers = numbers
+        records.replace_by(numbers)
         self.count = len(numbers)
         self.shapes, self.dtypes = records.shapes, records.dtypes
         self.classes, self.column_names = records.classes, records.column_names
@@ -83,6 +84,9 @@ class Subset(Records):
 
     def left_out(self, records: np.ndarray) -> list[str]:
         return self.records.left_out(self.numbers[records])
+
+    def replace_by(self, numbers: np.ndarray) -> None:
+        self.records.replace_by(self.numbers[numbers])
 
     def interrupt(self) -> None:
         self.records.interrupt()
