@@ -136,6 +136,18 @@ def test_the_order_is_a_function_of_seed_name_and_epoch() -> None:
     assert all(sorted(epoch) == list(range(100)) for epoch in orders)
 
 
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_the_numbers_of_a_batch_stay_what_they_are(ahead: int) -> None:
+    """The memory of a batch is filled again, with `ahead` at any time."""
+    net = make(source(12, 4, shuffle=True, ahead=ahead), "test")
+    kept = [(batch(net), state_of(net).numbers) for _ in range(6)]
+    for fed, numbers in kept:
+        assert numbers is not None
+        assert numbers[0].tolist() == fed
+    assert [numbers[1].tolist() for _, numbers in kept if numbers] == [[0] * 4] * 3 + [[1] * 4] * 3
+    net.shutdown()
+
+
 def test_the_order_does_not_depend_on_the_batch_size_nor_on_the_phase() -> None:
     nets = [make(source(12, size, shuffle=True), phase) for size, phase in [(2, "train"), (6, "train"), (4, "test")]]
     assert len({tuple(chain(*a_pass(net))) for net in nets}) == 1

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import ConfigError, DataError, Net, Solver
+from nacre import BlobError, ConfigError, DataError, Net, Solver
 from nacre_data import MemoryDataLayer, RandomNormalLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
@@ -106,6 +106,24 @@ def test_the_score(fields: dict[str, Any], value: Any) -> None:
 def test_bad_fields(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         solver(ValidationPerformance(**fields), max_iter=2).start(toy_net())
+
+
+@pytest.mark.parametrize(
+    ("net", "fields"), [(toy_net, {"best": "accuracy/acuracy", "higher_better": True}), (pulled_net, {})]
+)
+def test_after_a_refusal_no_net_is_left_open(net: Any, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    made, derive = list[Net](), Net.derive
+
+    def kept(*arguments: Any, **options: Any) -> Net:
+        made.append(derive(*arguments, **options))
+        return made[-1]
+
+    monkeypatch.setattr(Net, "derive", kept)
+    with pytest.raises(ConfigError):
+        solver(ValidationPerformance(**fields), max_iter=2).start(net())
+    (validated,) = made
+    with pytest.raises(BlobError, match="is shut down"):
+        validated.blob("data")
 
 
 @pytest.mark.parametrize("first", [True, False])
