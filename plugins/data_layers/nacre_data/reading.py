@@ -24,7 +24,7 @@ Processes = Annotated[
     same_numbers,
     "processes that read and decode records; 0: this one does it",
 ]
-IN_A_ROW = 4096
+IN_A_ROW = 512
 """Records that are tried in the place of a damaged one: a disk that is gone is told soon."""
 OnError = Annotated[
     str, one_of("raise", "skip"), 'what a record does that cannot be read: end the work, or be left out ("skip")'
