@@ -102,6 +102,7 @@ def test_the_rest_is_left_out() -> None:
         (["--part", "=0.5"], "--part =0.5: it must be a file and its fraction"),
         (["--part", "a.h5=half"], "--part a.h5=half: it must be a file and its fraction"),
         (["--part", "a.h5=0.5", "--part", "a.h5=0.5"], "--part a.h5=0.5: a.h5 is named twice"),
+        (["--part", "a.h5=0.5", "--part", "./a.h5=0.5"], "--part ./a.h5=0.5: ./a.h5 is named twice"),
         (["--part", "a.h5=0.8", "--part", "b.h5=0.3"], "each must be above 0, and their sum 1 at most"),
         (["--part", "a.h5=nan"], "each must be above 0"),
         (["--part", "a.h5=0.999", "--part", "b.h5=0.001"], "part 'b.h5' has none of the 90 records"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ import numpy as np
 
 from nacre import ConfigError, DataError, Reader, Writer
 from nacre.cli import common, json_option, print_json, warn
+from nacre.files import is_url
 
 from ..records import ONE_NUMBER, ArrayRecords, check_one_number
 from ..split import part_of, split_complaints
@@ -89,6 +91,7 @@ def command(
 def _split(parts: Sequence[str], seed: int, group: str | None) -> tuple[list[str], dict[str, Any]]:
     """Return the files of the parts, and how to split, as sources have it."""
     fractions: dict[str, float] = {}
+    places = set[Path | str]()
     for part in parts:
         name, _, written = part.rpartition("=")
         try:
@@ -97,8 +100,10 @@ def _split(parts: Sequence[str], seed: int, group: str | None) -> tuple[list[str
             name = ""
         if not name:
             raise ConfigError(f"--part {part}: it must be a file and its fraction of the records", "write train.h5=0.8")
-        if name in fractions:
+        place = name if is_url(name) else Path(name).resolve()
+        if place in places:
             raise ConfigError(f"--part {part}: {name} is named twice", "give each part a file of its own")
+        places.add(place)
         fractions[name] = fraction
     split: dict[str, Any] = {"fractions": fractions, "seed": seed, "group": group or ""}
     for complaint in split_complaints({**split, "part": next(iter(fractions))}):
