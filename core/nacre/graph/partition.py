@@ -152,25 +152,29 @@ def _dims(wiring: Wiring, parts: int, default: int) -> tuple[list[int], list[int
     """Return for each node how it is divided, and its rank if it is not."""
     dims = [_dim(node, default) for node in wiring.nodes]
     given = [_said(node, "location") for node in wiring.nodes]
-    complaints: list[str] = []
+    complaints: dict[str, str] = {}  # by their names in the file, where each is once
     for node, dim, location in zip(wiring.nodes, dims, given, strict=True):
         if location is not None and dim != NONE:
-            complaints.append(f"{node.name}: location={location}, but with partition_dim={dim} it is on every rank")
+            complaints[node.owner] = f"location={location}, but with partition_dim={dim} it is on every rank"
         elif (location or 0) >= parts:
-            complaints.append(f"{node.name}: location={location}, but there are {parts} ranks, counted from 0")
+            complaints[node.owner] = f"location={location}, but there are {parts} ranks, counted from 0"
     if complaints:
-        raise ConfigError("\n".join(complaints))
+        raise ConfigError(_lines(complaints))
     places = [location or 0 for location in given]
     first: dict[str, int] = {}
     for index, node in enumerate(wiring.nodes):
         other = first.setdefault(node.key, index) if node.layer.has_param else index
         if (dims[other], places[other]) != (dims[index], places[index]):
             raise TopologyError(
-                f"layers '{wiring.nodes[other].name}' and '{node.name}' share their parameters, but are divided "
+                f"layers '{wiring.nodes[other].owner}' and '{node.owner}' share their parameters, but are divided "
                 "differently among ranks",
                 "give both the same partition_dim and location",
             )
     return dims, places
+
+
+def _lines(complaints: Mapping[str, str]) -> str:
+    return "\n".join(f"{layer}: {complaint}" for layer, complaint in complaints.items())
 
 
 # The graphs
@@ -200,11 +204,11 @@ class _Divider:
         self.nodes: list[list[Node]] = [[] for _ in range(parts)]
         self.bridges: list[Bridge] = []
         self.cuts: dict[int, tuple[int, ...]] = {}  # node -> where its features are cut
-        self.complaints: list[str] = []
+        self.complaints: dict[str, str] = {}
         self.remedies: list[str] = []
         self.needs = [self._needs_of(index) for index in range(len(wiring.nodes))]
         if self.complaints:
-            raise ConfigError("\n".join(self.complaints), "; ".join(dict.fromkeys(self.remedies)))
+            raise ConfigError(_lines(self.complaints), "; ".join(dict.fromkeys(self.remedies)))
         self.gradients = self._gradients()
 
     def run(self) -> None:
@@ -266,7 +270,8 @@ class _Divider:
             needs, cuts = self._feature_needs(index, axis)
         else:
             if dim == BATCH and (reason := self._why_not_by_records(index)):
-                self.complaints.append(f"{node.name}: {reason}, so it cannot be divided by records (partition_dim=0)")
+                complaint = f"{reason}, so it cannot be divided by records (partition_dim=0)"
+                self.complaints.setdefault(node.owner, complaint)
                 self.remedies.append("set its partition_dim to -1: then it is whole on one rank")
             one = _Need(dim, 0, every if dim == BATCH else (self.places[index],))
             needs, cuts = [one] * len(inputs), dict[int, tuple[int, ...]]()
@@ -290,7 +295,7 @@ class _Divider:
         inputs, outputs = self.wiring.inputs[index], self.wiring.outputs[index]
         if node.layer.needs_algorithm:
             return f"it is trained by {node.layer.needs_algorithm}"
-        if reason := node.layer.not_by_records():
+        if reason := node.not_by_records():
             return reason
         if not inputs and not node.layer.is_source:
             return "its tops are made of no records"
@@ -308,8 +313,7 @@ class _Divider:
             node.layer.partition(0, self.parts)
             needs, cuts = self._cut(node, inputs, self.wiring.outputs[index], axis)
         except ConfigError as error:
-            message = str(error.args[0])
-            self.complaints.append(message if message.startswith(node.name) else f"{node.name}: {message}")
+            self.complaints.setdefault(node.owner, str(error.args[0]).removeprefix(f"{node.layer.name}: "))
             self.remedies += [error.remedy] if error.remedy else []
             everything = _Need(NONE, 0, tuple(range(self.parts)))
             return [everything] * len(inputs), {}
@@ -332,35 +336,34 @@ class _Divider:
             along = form.axis if own is None else own + len(shape) if own < 0 else own
             if form.dim == FEATURES and form.axis != along:
                 raise ConfigError(
-                    f"{node.name}: blob '{self._name(number)}' is cut along axis {form.axis}, but must be along {along}"
+                    f"blob '{self._name(number)}' is cut along axis {form.axis}, but must be along {along}"
                 )
-            cuts = form.cuts if form.dim == FEATURES and form.cuts else self._even(node, number, along)
+            cuts = form.cuts if form.dim == FEATURES and form.cuts else self._even(number, along)
             needs.append(_Need(FEATURES, along, every, cuts))
             leads.append(needs[-1])
         in_pairs = len(leads) == len(inputs) == len(outputs)  # a top for each bottom
         if not in_pairs and len(different := {one.cuts for one in leads}) > 1:
-            raise ConfigError(f"{node.name}: its bottoms are cut differently, at {' and '.join(map(str, different))}")
+            raise ConfigError(f"its bottoms are cut differently, at {' and '.join(map(str, different))}")
         made: dict[int, tuple[int, ...]] = {}
         for place, number in enumerate(outputs):
             if not leads:
-                made[number] = self._even(node, number, axis[number])
+                made[number] = self._even(number, axis[number])
                 continue
             lead = leads[place if in_pairs else 0]
             length, whole = self.declared[number].shape[axis[number]], lead.cuts[-1]
             if length % whole:
-                raise ConfigError(f"{node.name}: it makes {length} features of {whole}, which cannot be cut alike")
+                raise ConfigError(f"it makes {length} features of {whole}, which cannot be cut alike")
             made[number] = tuple(cut * (length // whole) for cut in lead.cuts)
         return needs, made
 
-    def _even(self, node: Node, number: int, axis: int) -> tuple[int, ...]:
+    def _even(self, number: int, axis: int) -> tuple[int, ...]:
         """Return where a blob is cut into nearly equal parts along an axis."""
         shape = self.declared[number].shape
         if not 0 < axis < len(shape):
-            raise ConfigError(f"{node.name}: blob '{self._name(number)}' of shape {shape} has no features to cut")
+            raise ConfigError(f"blob '{self._name(number)}' of shape {shape} has no features to cut")
         if shape[axis] < self.parts:
             raise ConfigError(
-                f"{node.name}: the {shape[axis]} features of blob '{self._name(number)}' cannot be cut into "
-                f"{self.parts} parts"
+                f"the {shape[axis]} features of blob '{self._name(number)}' cannot be cut into {self.parts} parts"
             )
         return tuple(part_of(shape[axis], part, self.parts)[0] for part in range(self.parts + 1))
 

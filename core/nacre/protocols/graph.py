@@ -84,6 +84,10 @@ class Node:
         containers = self.inside.containers if self.inside else ()
         return replace(self, inside=Inside(containers, name, tuple(bottoms), tuple(tops), self.owner, self.key))
 
+    def not_by_records(self) -> str:
+        """Return what `Layer.not_by_records` does; the node of an algorithm may know better why."""
+        return self.layer.not_by_records()
+
     def tops_without_gradient(self) -> set[str]:
         """Return the names of the tops that have no gradient."""
         constant = self._names("tops_without_gradient", tops_of(self.layer))

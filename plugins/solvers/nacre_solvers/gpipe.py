@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from nacre import ConfigError, Graph, Micro, Node, positive, registry
@@ -49,12 +49,20 @@ class GPipe(BP):
         division = {"partition_dim": source.layer.partition_dim, "location": source.layer.location}
         for top in source.tops:
             parts = [f"part{number}" for number in range(self.micro_batches)]
-            layer = slice_of(name="slice", bottoms=["batch"], tops=parts, axis=0, **division)
+            layer = slice_of(name=source.name, bottoms=["batch"], tops=parts, axis=0, **division)
             tops = [f"{top}#{number}" for number in range(self.micro_batches)]
-            yield Node(layer, layer).again(f"slice({top})", [top], tops)
+            yield _Cut(layer, layer).again(f"slice({top})", [top], tops)
 
     def _copy(self, node: Node, number: int) -> Node:
         """Return a layer for one micro-batch."""
         names = ([f"{blob}#{number}" for blob in blobs] for blobs in (node.bottoms, node.tops))
         part = Micro(node.name, number, self.micro_batches)
         return replace(node.again(f"{node.name}#{number}", *names), micro=part)
+
+
+@dataclass(frozen=True)
+class _Cut(Node):
+    """The layer that cuts a top of a source, and has its name."""
+
+    def not_by_records(self) -> str:
+        return f"GPipe cuts its batches into {len(self.tops)} parts"

@@ -126,6 +126,32 @@ def test_a_batch_is_cut_into_micro_batches_of_equal_length():
         Net("net", mlp(lambda kind: {}), algorithm={"type": "GPipe", "micro_batches": 5}, backend="numpy", **OPTIONS)
 
 
+@pytest.mark.parametrize(
+    ("way", "complaint"),
+    [
+        (
+            {"partition_dim": 0},
+            "input: GPipe cuts its batches into 3 parts, so it cannot be divided by records (partition_dim=0)",
+        ),
+        ({"partition_dim": 1}, "input: MemoryData cannot be cut along its features (partition_dim=1)"),
+        ({"partition_dim": -1, "location": 7}, "input: location=7, but there are 2 ranks, counted from 0"),
+    ],
+)
+def test_a_pipeline_names_the_layers_of_the_file_in_what_is_wrong_with_its_source(way, complaint):
+    source, *others = mlp(lambda kind: {})
+    layers = [type(source)(**{**source.given(), **way}), *placed(others, [0, 0, 0, 1, 1])]
+    with pytest.raises(ConfigError) as error:
+        Net("net", layers, ranks=2, algorithm=GPIPE, **OPTIONS)
+    assert error.value.args[0] == complaint
+
+
+def test_a_pipeline_names_a_layer_that_it_has_several_times_once():
+    layers = placed(mlp(lambda kind: {}), [0, 0, 5, 1, 1, 1])
+    with pytest.raises(ConfigError) as error:
+        Net("net", layers, ranks=2, algorithm=GPIPE, **OPTIONS)
+    assert error.value.args[0] == f"{layers[2].name}: location=5, but there are 2 ranks, counted from 0"
+
+
 @pytest.mark.parametrize("parts", [1, 2])
 def test_a_loss_that_nothing_divides_is_the_sum_of_those_of_the_micro_batches(parts):
     def make():
