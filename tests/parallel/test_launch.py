@@ -229,6 +229,37 @@ def test_a_system_may_send_a_signal_to_all_processes(commands: Commands, folder:
     assert nacre.load_snapshot(str(folder / "snapshots")).iteration >= 3
 
 
+# Streams
+
+
+COMMUNICATORS = ["shm", pytest.param("mpi", marks=NEEDS_MPI)]
+
+
+def workers(communicator: str, *options: str) -> list[str]:
+    several = ["--workers", "2", "--communicator", communicator]
+    return [sys.executable, "-m", "nacre", "train", "tiny.toml", *several, *options]
+
+
+@pytest.mark.parametrize("communicator", COMMUNICATORS)
+def test_a_training_goes_on_when_nobody_reads_what_it_prints(folder: Path, communicator: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    words = workers(communicator)
+    done = subprocess.run(words, check=False, stdout=write, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+    os.close(write)
+    told = "warning: nothing more can be printed: Broken pipe; the work continues\n"
+    assert (done.returncode, done.stderr) == (0, told)
+    parameters(folder)
+
+
+@pytest.mark.parametrize("communicator", COMMUNICATORS)
+def test_the_result_of_ranks_is_printed_as_json_to_stdout(folder: Path, communicator: str) -> None:
+    words = workers(communicator, "--json")
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=LIMIT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["iterations"] == LAST
+
+
 # To begin again
 
 
@@ -297,14 +328,18 @@ def test_ctrl_c_in_a_terminal_reaches_the_ranks_of_mpi_once(folder: Path) -> Non
 
 @NEEDS_MPI
 def test_ranks_of_mpi_end_with_the_process_that_started_them(folder: Path) -> None:
-    with subprocess.Popen(mpi("--set", "solver.max_iter=50000"), stdout=subprocess.PIPE, text=True) as process:
+    import fcntl
+
+    words = mpi("--set", "solver.max_iter=50000", "--log", "log.jsonl")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "iteration 5:" in line:
                 break
         process.kill()
         assert process.wait() == -signal.SIGKILL
-        process.stdout.read()  # ends only when the last of them has closed it
+    with (folder / "log.jsonl").open() as log:
+        fcntl.flock(log, fcntl.LOCK_EX)  # waits until the rank that writes it has ended
 
 
 @NEEDS_MPI

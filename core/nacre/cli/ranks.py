@@ -103,6 +103,7 @@ def launch(
     """
     from ..discovery.registry import registry
     from .screen import CALLED, STARTED, warn
+    from .streams import stdout_for_children
 
     if started := found():
         raise ConfigError(
@@ -120,7 +121,7 @@ def launch(
     known = {"PYTHONPATH": path, CALLED: sys.argv[0], STARTED: shlex.join(how)}
     again, before = 0, stamps_of(saved)
     while True:
-        with chosen.start(command, workers, env=known) as ranks:
+        with stdout_for_children(), chosen.start(command, workers, env=known) as ranks:
             code = ranks.run()
         if not ranks.message:
             return code

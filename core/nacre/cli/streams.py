@@ -42,6 +42,23 @@ def keep_stdout() -> None:
         os.dup2(2, 1)
 
 
+@contextmanager
+def stdout_for_children() -> Generator[None]:
+    """Let child processes that are started in the block print to stdout also after `keep_stdout`."""
+    try:
+        ours = sys.stdout.fileno()
+    except (OSError, ValueError):  # somebody who has imported nacre collects the output
+        yield
+        return
+    before = os.dup(1)
+    os.dup2(ours, 1)
+    try:
+        yield
+    finally:
+        os.dup2(before, 1)
+        os.close(before)
+
+
 def drop(stream: Any) -> None:
     """Discard output that cannot be printed; otherwise Python would try again at exit, and print an error."""
     try:
