@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -204,6 +205,14 @@ def test_fields_and_keys_are_those_of_the_reader(reader: Reader, files: Path) ->
     with open_records([files / "x.shard"]) as here:
         assert (reader.fields, reader.count, reader.named) == (here.fields, here.count, here.named)
         assert [reader.key(number) for number in range(3)] == [here.key(number) for number in range(3)]
+
+
+def test_a_program_without_stdin_reads_in_other_processes(files: Path) -> None:
+    source = f"HDF5DataLayer(tops=['data', 'label'], source={str(files / 'x.h5')!r}, batch_size=4, processes=1)"
+    code = f"from nacre import Net\nfrom nacre_data import HDF5DataLayer\nNet('net', [{source}]).forward()"
+    shell = f"{shlex.join([sys.executable, '-c', code])} <&-"
+    done = subprocess.run(["bash", "-c", shell], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_is_kept_in_memory_needs_no_process_any_longer(files: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -258,6 +259,22 @@ def test_the_result_of_ranks_is_printed_as_json_to_stdout(folder: Path, communic
     done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=LIMIT)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["iterations"] == LAST
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-"])
+def test_ranks_are_connected_where_streams_are_closed(tmp_path: Path, closed: str) -> None:
+    script = tmp_path / "meet.py"
+    script.write_text(f"{CONNECT}ranks.barrier()\nsys.stderr.write('met\\n')\nranks.close()\n")
+    shell = f"{shlex.join([sys.executable, '-m', 'nacre_parallel', '-n', '2', str(script)])} {closed}"
+    done = subprocess.run(["bash", "-c", shell], check=False, capture_output=True, text=True, timeout=LIMIT)
+    assert (done.returncode, done.stderr) == (0, "met\nmet\n")
+
+
+def test_the_exit_code_tells_where_nothing_else_can(tmp_path: Path) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text(f"{CONNECT}ranks.rank and ranks.abort('it is over', 3)\nranks.barrier()")
+    shell = f"{shlex.join([sys.executable, '-m', 'nacre_parallel', '-n', '2', str(script)])} 2>&-"
+    assert subprocess.run(["bash", "-c", shell], check=False, timeout=LIMIT).returncode == 3
 
 
 # To begin again

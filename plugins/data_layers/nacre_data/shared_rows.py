@@ -11,6 +11,7 @@ from tempfile import TemporaryFile
 import numpy as np
 
 from nacre import Field
+from nacre.files import above_streams
 
 NUMBERS, DRAWS = " numbers", " draws"
 """What stands in the memory besides the fields: the numbers of the records, and what is drawn for each."""
@@ -21,9 +22,9 @@ ALIGNED = 64  # bytes
 def anonymous_file() -> int:
     """Return the descriptor of an empty file without a name, which is gone when nobody has it open."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("nacre records")
+        return above_streams(os.memfd_create("nacre records"))
     with TemporaryFile() as file:
-        return os.dup(file.fileno())
+        return above_streams(os.dup(file.fileno()))
 
 
 def bytes_of(field: Field) -> int:

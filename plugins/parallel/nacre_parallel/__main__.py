@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 
+import click
+
 from .launch import Ranks
 
 if __name__ == "__main__":
@@ -18,5 +20,5 @@ if __name__ == "__main__":
     with Ranks(command, int(words[1]), all_print=True) as ranks:
         code = ranks.run()
     if ranks.message:
-        sys.stderr.write(f"error: {ranks.message}\n")
+        click.echo(f"error: {ranks.message}", err=True)
     sys.exit(code)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from nacre import ConfigError, Launch
+from nacre.files import above_streams
 
 from .board import lay_out
 from .processors import share_of
@@ -72,7 +73,7 @@ class Ranks(Launch):
         self.processes: list[subprocess.Popen[bytes]] = []
         self._descriptor = make_segment()
         self._segment = Segment(self._descriptor)
-        ours, self._line = os.pipe()
+        ours, self._line = map(above_streams, os.pipe())
         try:
             lay_out(self._segment, size)
             for rank in range(size):

@@ -64,7 +64,7 @@ def end(message: str, code: int) -> NoReturn:
         with suppress(Exception):  # the others have to run, and the process has to end
             call(message)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
+        with suppress(AttributeError, OSError, ValueError):  # a stream that is closed may be None
             stream.flush()
     os._exit(code)
 

@@ -18,6 +18,7 @@ from tempfile import TemporaryFile
 import numpy as np
 
 from nacre import RankError
+from nacre.files import above_streams
 
 from .waiting import wait_until
 
@@ -41,10 +42,10 @@ def ordered() -> None:
 def make_segment() -> int:
     """Return the descriptor of a new segment, which is gone when no process has it open."""
     if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("nacre ranks")
+        descriptor = above_streams(os.memfd_create("nacre ranks"))
     else:
         with TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
+            descriptor = above_streams(os.dup(file.fileno()))
     os.ftruncate(descriptor, PAGE)
     Segment(descriptor).head[TAKEN] = PAGE
     return descriptor
