@@ -15,7 +15,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.abc import FileLoader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -44,7 +44,7 @@ def entries_of(plugins: Iterable[Plugin], *, allow_editable: bool = False) -> di
     """Return the entries of the distributions of plugins, in the order of their names.
 
     Raises:
-        RegistryError: one is editable, or has no RECORD.
+        RegistryError: one is editable, has no RECORD, or has a module that is not the one in it, and so would not run.
     """
     provenances = {plugin.provenance.distribution: plugin.provenance for plugin in plugins}
     found: dict[str, Entry] = {}
@@ -52,7 +52,10 @@ def entries_of(plugins: Iterable[Plugin], *, allow_editable: bool = False) -> di
         if provenance.editable and not allow_editable:
             message = f"{provenance} is installed editable: its files may change, so that a lock says nothing of them"
             raise RegistryError(message, "install it from a wheel, or add --allow-editable")
-        found[name] = Entry(provenance.version, "" if provenance.editable else _record(name).sha256)
+        record = None if provenance.editable else _record(name)
+        if record is not None and (reason := _changed(record)):
+            raise RegistryError(reason, f"pip install --force-reinstall {name}")
+        found[name] = Entry(provenance.version, "" if record is None else record.sha256)
     return found
 
 
@@ -179,6 +182,14 @@ def _record(name: str) -> Record:
 # Modules
 
 
+def _changed(record: Record) -> str:
+    """Return why the first module that is not the one in a record would not run, or ""."""
+    compared = Compared()
+    compared.files = {os.path.realpath(record.root / path): digest for path, digest in record.files.items()}
+    modules = [path for path in record.files if path.endswith((".py", *EXTENSION_SUFFIXES))]
+    return next(filter(None, (compared.wrong(path, str(record.root / path)) for path in sorted(modules))), "")
+
+
 class Compared(MetaPathFinder):
     """Finds the modules of some distributions, and compares the file of each with its hash before it runs."""
 
@@ -216,6 +227,8 @@ class Compared(MetaPathFinder):
                 return f"{file}: it was added after its distribution was installed"
             top = name.partition(".")[0]
             return f"{file}: it hides the package {top} that was installed" if top in self.owned else ""
+        if data is None and not Path(real).exists():
+            return f"{file}: it has been removed since its distribution was installed"
         algorithm, _, digest = self.files[real].partition("=")
         if algorithm not in hashlib.algorithms_available:
             return f"{file}: pip has no hash of it"

@@ -151,6 +151,18 @@ def test_another_version_or_other_files_of_a_version(place: Place) -> None:
     assert "alpha 1.1 is installed, but it has version 1.0" in place.plugins(NACRE_LOCKED="1")["alpha"]["problem"]
 
 
+@pytest.mark.parametrize("change", ["changed", "removed"])
+def test_a_plugin_whose_modules_are_not_those_that_were_installed_is_not_locked(place: Place, change: str) -> None:
+    before = (place.folder / "nacre.lock").read_bytes()
+    file = place.site / "alpha/model.py"
+    file.unlink() if change == "removed" else file.write_text("print('mischief')", encoding="utf-8")
+    told = place.nacre("plugins", "lock", code=2)
+    assert f"{file}: it has" in told and f"{change} since its distribution was installed" in told
+    assert "pip install --force-reinstall alpha" in told
+    assert (place.folder / "nacre.lock").read_bytes() == before
+    assert f"{file}: it has" in place.nacre("plugins", "doctor", code=1)
+
+
 def test_what_is_locked_but_not_installed_is_told(place: Place) -> None:
     place.install("beta")
     place.nacre("plugins", "lock", "--requirements", "plugins.txt")
