@@ -19,6 +19,7 @@ from ..fields.tables import table_of
 from ..fields.types import Paths
 from ..files.json import begin_line, event_line
 from ..protocols.layer import overall
+from ..protocols.state import SourceState
 from ..text import counted
 from .options import allowed_remote
 from .screen import command_line, how_started, loss_text, seconds_text, statistic_text, units_of, warn
@@ -429,23 +430,28 @@ def print_end(
         return
     same += [word for change in sets if not change.startswith(("solver.", "callback.")) for word in ("--set", change)]
     lines: list[str] = []
-    if (phase := _tested_in(file)) is not None:
+    if (phase := _tested_in(file, training.net)) is not None:
         lines.append(command_line("test", str(file.path), path, *(["--phase", phase] * (phase != "test")), *same))
-    if some := _some_input(file):
+    if some := _some_input(file, phase):
         lines.append(command_line("predict", str(file.path), path, some, *same))
     for number, line in enumerate(lines):
         click.echo(f"{'      ' if number else 'next: '}{line}")
 
 
-def _tested_in(file: NetFile) -> str | None:
-    """Return the phase in which a trained net can be tested: the first of `test` and `validation` that has a source."""
-    sources = [layer for layer in file.layers if layer.is_source]
+def _tested_in(file: NetFile, trained: Net) -> str | None:
+    """Return the phase in which a net can be tested: the first of `test` and `validation` with data that have an end.
+
+    It is known of the sources of the training alone whether theirs have none.
+    """
+    states = [(op.node.outermost.name, op.state) for op in trained.ops]
+    endless = {name for name, state in states if isinstance(state, SourceState) and state.endless}
+    sources = [layer for layer in file.layers if layer.is_source and layer.name not in endless]
     return next((phase for phase in ("test", "validation") if any(phase not in one.exclude for one in sources)), None)
 
 
-def _some_input(file: NetFile) -> str:
+def _some_input(file: NetFile, phase: str | None) -> str:
     """Return a file with records for `predict`: the first of the source of a test; "" if no store reads it."""
-    sources, phase = [layer for layer in file.layers if layer.is_source], _tested_in(file)
+    sources = [layer for layer in file.layers if layer.is_source]
     sources.sort(key=lambda layer: phase in layer.exclude)
     parts = [part for layer in sources for part in inside(layer)]  # a source may be made of sources
     fields = [(part, field.name) for part in parts for field in type(part).fields() if field.takes(Paths)]

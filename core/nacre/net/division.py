@@ -20,6 +20,7 @@ from ..graph.wiring import Wiring, check_names, wire
 from ..protocols.graph import Graph, Node
 from ..protocols.layer import Layer
 from ..protocols.part import BATCH, FEATURES, NONE, Cut, Part
+from ..protocols.state import LayerState, SourceState
 from ..protocols.view import Scalars
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class Division:
     """A net that is divided among ranks.
 
     `wiring` is that of the whole net, `parameters` has the shapes of its parameters, `sizes` how many numbers those
-    have that are not buffers, and `problem` is why it cannot be trained, or None.
+    have that are not buffers, and `problem` is why it cannot be trained, or None. `endless` says whether no source, on
+    any rank, has data with an end.
     """
 
     wiring: Wiring
@@ -42,6 +44,7 @@ class Division:
     parameters: Mapping[str, tuple[int, ...]]
     sizes: Mapping[str, int]
     problem: TopologyError | None
+    endless: bool
 
     def elsewhere(self, slots: Iterable[Slot]) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the parameters that only other ranks have, from the memory of those that are here."""
@@ -165,7 +168,13 @@ def divide(
     sizes = {name: prod(one.shape) for name, one in every.items() if one.trainable}
     counted = replace(wiring, nodes=tuple(op.node for op in made))
     layers = {name: registry().open("layer_of", name) for name in CONNECTORS}
-    return Division(wiring, partition(counted, declared, wanted, parts, layers, default), parameters, sizes, problem)
+    divided = partition(counted, declared, wanted, parts, layers, default)
+    return Division(wiring, divided, parameters, sizes, problem, has_no_end(op.state for op in made))
+
+
+def has_no_end(states: Iterable[LayerState]) -> bool:
+    """Return whether no source among some states has data with an end, so that there are no passes over them."""
+    return all(state.endless for state in states if isinstance(state, SourceState))
 
 
 def whole_arrays(

@@ -18,13 +18,13 @@ from ..fields.outputs import check_places
 from ..fields.tables import table_of
 from ..fields.whole import count_in
 from ..net.access import counted_statistics
+from ..net.division import has_no_end
 from ..net.finite import first_bad_array, first_bad_blob, first_bad_parameter
 from ..net.turns import in_turn
 from ..protocols.algorithm import Algorithm, AlgorithmState
 from ..protocols.backend import Step
 from ..protocols.communicator import any_rank
 from ..protocols.parameter import Storage
-from ..protocols.state import SourceState
 from ..threads import WaitInterrupted, end_wait
 from .agreement import check_agreement, facts_of, fingerprint
 from .answers import check_method, number_of, policy_of, started, steps_of
@@ -124,7 +124,7 @@ class Training:
         self.waiting = Waiting(lambda: self.interrupted and net.communicator is None)
         self._refuse_other_algorithm()
         self._refuse_framework()
-        self._refuse_epochs()
+        self._refuse_epochs(callbacks)
         self.algorithm = started(solver.algorithm, "start", solver.algorithm.start(net), AlgorithmState)
         batch = self.waiting.measured(steps_of(self.algorithm))
         self.slots = [slot for slot in net.slots if slot.placed is not None and not slot.frozen]
@@ -300,7 +300,7 @@ class Training:
     @property
     def endless(self) -> bool:
         """Whether no source of the net has data with an end, so that there are no passes over them."""
-        return all(op.state.endless for op in self.net.ops if isinstance(op.state, SourceState))
+        return self.net.division.endless if self.net.division else has_no_end(op.state for op in self.net.ops)
 
     @property
     def complete(self) -> bool:
@@ -597,14 +597,17 @@ class Training:
                 "leave framework and [cluster] out, or do not divide the net",
             )
 
-    def _refuse_epochs(self) -> None:
-        """Raise a ConfigError if the training should end after passes over data that have no end."""
-        if self.solver.max_epoch is not None and self.endless:
-            raise ConfigError(
-                f"max_epoch={self.solver.max_epoch}, but no source of net '{self.net.name}' has an end, so there are "
-                "no passes over its data",
-                "use max_iter",
-            )
+    def _refuse_epochs(self, callbacks: Sequence[Callback]) -> None:
+        """Raise a ConfigError if the training, or a callback, waits for passes over data that have no end."""
+        waits = [("", "max_epoch", "max_iter", self.solver.max_epoch)]
+        waits += [
+            (f"{type(one).__name__}: ", "every_n_epoch", "every_n_iter", one.every_n_epoch)
+            for one in (*callbacks, *self.solver.callbacks)
+        ]
+        for who, field, other, number in waits:
+            if number and self.endless:
+                message = f"{who}{field}={number}, but no source of net '{self.net.name}' has an end, so there are no"
+                raise ConfigError(f"{message} passes over its data", f"use {other}")
 
     def _refuse_closed(self) -> None:
         if self.net.closed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import LrPolicy, LrState, MomentumPolicy, MomentumState, Training
+from nacre import ConfigError, LrPolicy, LrState, MomentumPolicy, MomentumState, Training
 
 from .stages import InnerStates
 
@@ -35,6 +35,12 @@ class ByEpochState(InnerStates):
 
     def __init__(self, policy: Any, training: Training) -> None:
         super().__init__([policy.policy], training)
+        if training.endless:
+            name = training.net.name
+            raise ConfigError(
+                f"ByEpoch: no source of net '{name}' has an end, so there are no passes over its data",
+                "use the policy in it alone, which counts iterations",
+            )
         self.training = training
 
     def rate(self, iteration: int) -> float:

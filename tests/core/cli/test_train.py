@@ -27,6 +27,15 @@ layer = [
 solver = { type = "SGD", max_iter = 1 }
 callback = [{ type = "Snapshot", every_n_iter = 1 }]
 """
+ENDLESS = """
+layer = [
+    { type = "RandomNormal", tops = "noise", output_dims = 4, batch_size = 4 },
+    { type = "InnerProduct", bottoms = "noise", tops = "copy", output_dim = 4 },
+    { type = "SquareLoss", bottoms = ["copy", "noise"] },
+]
+solver = { type = "SGD", max_iter = 2 }
+callback = [{ type = "Snapshot" }]
+"""
 
 
 def snapshots(folder: str = "snapshots") -> list[str]:
@@ -93,6 +102,12 @@ def test_no_prediction_is_named_next_for_what_is_not_made_of_records() -> None:
     Path("text.toml").write_text(TEXT, encoding="utf-8")
     lines = run("train", "text.toml").out.splitlines()
     assert lines[-1] == "next: nacre test text.toml snapshots/text/snapshot-000001.h5"
+
+
+def test_no_test_is_named_next_for_data_without_an_end() -> None:
+    Path("endless.toml").write_text(ENDLESS, encoding="utf-8")
+    lines = run("train", "endless.toml").out.splitlines()
+    assert lines[-1] == "next: nacre predict endless.toml snapshots/endless/snapshot-000002.h5 INPUT"
 
 
 def test_the_commands_that_are_named_next_know_the_options() -> None:

@@ -93,6 +93,17 @@ def test_a_divided_net_learns_what_the_whole_net_learns(net, way, parts):
     assert all(one.division is not None for one in nets)
 
 
+def test_a_pipeline_is_trained_for_passes_over_data_that_one_rank_reads():
+    ranks = crew(2)
+    nets = nets_of(lambda: placed(mlp(lambda kind: {}), [0, 0, 0, 1, 1, 1]), ranks)
+
+    def train(rank):
+        done = solver(max_iter=None, max_epoch=2).solve(nets[rank], quiet=True)
+        return done.iteration, done.epochs, done.endless
+
+    assert together(ranks, train) == [(5, 2, False)] * 2
+
+
 GPIPE = {"type": "GPipe", "micro_batches": 3}
 
 

@@ -10,7 +10,7 @@ import pytest
 from nacre import ConfigError, Solver
 from nacre.training import history
 from nacre.training.history import Curve, History, Row
-from nacre_solvers import SGD, DecayOnValidation, Step, TrainingSummary, ValidationPerformance
+from nacre_solvers import SGD, ByEpoch, DecayOnValidation, Step, TrainingSummary, ValidationPerformance
 from resuming import saved
 from toy_training import Reports, pulled_net, toy_net, weights
 
@@ -194,3 +194,9 @@ def test_data_without_an_end_have_no_epochs() -> None:
     with pytest.raises(ConfigError, match="max_epoch=2, but no source of net 'pulled' has an end") as caught:
         solver(max_epoch=2).solve(pulled_net())
     assert caught.value.remedy == "use max_iter"
+    summary = TrainingSummary(every_n_epoch=2)
+    with pytest.raises(ConfigError, match="TrainingSummary: every_n_epoch=2, but no source of net 'pulled'") as caught:
+        solver(summary).solve(pulled_net())
+    assert caught.value.remedy == "use every_n_iter"
+    with pytest.raises(ConfigError, match="ByEpoch: no source of net 'pulled' has an end"):
+        solver(lr_policy=ByEpoch(policy=0.1)).solve(pulled_net())
