@@ -11,6 +11,7 @@ from math import nan
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from ..arguments import how_to_call
 from ..discovery.blame import answered, blamed, blaming
 from ..engine.kernels import check_method_alike, is_foreign
 from ..errors import ConfigError, ContractError, DataError, NacreError, NotFiniteError, brief
@@ -286,14 +287,14 @@ class Training:
         """How good the net is, which decides which snapshot is the best; None until a validation has said it.
 
         Raises:
-            ContractError: what is set is neither a Score nor None.
+            ContractError: what is set is neither a Score, of numbers, nor None.
         """
         return self._score
 
     @score.setter
     def score(self, score: Score | None) -> None:
-        if not isinstance(score, Score | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-            message = f"training.score is set to {brief(score)}, but it must be a Score, or None"
+        if not isinstance(score, Score | None) or (score and not isinstance(score.value, Real)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            message = f"training.score is set to {brief(score)}, but it must be a Score of a number, or None"
             raise ContractError(message, "set nacre.Score(training.iteration, value)")
         self._score = score
 
@@ -308,8 +309,12 @@ class Training:
         most = self.solver.max_epoch
         return self.iteration >= self.solver.n_iter or (most is not None and self.epochs >= most)
 
+    @how_to_call("training.stop(reason)")
     def stop(self, reason: str) -> None:
-        """End the training after this iteration."""
+        """End the training after this iteration. Raises ContractError if the reason is no text, or an empty one."""
+        if not isinstance(reason, str) or not reason.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+            message = f"training.stop({brief(reason)}), but the reason must be a text, which says why it was stopped"
+            raise ContractError(message, 'write training.stop("the loss is low enough")')
         self.stopped = self.stopped or reason
 
     @in_turn("training")
@@ -760,6 +765,7 @@ class Training:
             message = f"nothing is left to train: {name}={self.solver.limits()[name]} is already reached"
             self.warn(f"{message}; a larger one continues (--set solver.{name}=...)")
 
+    @how_to_call("training.hold(keep)")
     def hold(self, keep: Callable[[Snapshot], object]) -> None:
         """Call `keep` with a snapshot of this training when all callbacks of the iteration have run.
 
@@ -767,6 +773,9 @@ class Training:
         snapshot that is saved before has to remember that it was asked for: whoever asks says so in its `memory`, and
         asks again in `remember`.
         """
+        if not callable(keep):
+            message = f"training.hold({brief(cast('object', keep))}), but it needs a function of a snapshot"
+            raise ContractError(message, "write training.hold(self.keep)")
         self._holding.append(keep)
 
     def _hold(self) -> None:
@@ -775,6 +784,7 @@ class Training:
         for keep in holding:
             keep(self.snapshot())
 
+    @how_to_call("training.go_back(snapshot)")
     def go_back(self, snapshot: Snapshot) -> None:
         """Make `run` continue from an earlier snapshot of this training once the current callback has returned.
 

@@ -998,6 +998,22 @@ def test_scores(score: Score, value: float | None, beats: bool) -> None:
     assert score.beats(value) is beats
 
 
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (lambda training: training.stop(""), r"training.stop\(''\), but the reason must be a text"),
+        (lambda training: training.stop(5), r"training.stop\(5\), but the reason must be a text"),
+        (lambda training: training.stop(), "training.stop: missing a required argument: 'reason'"),
+        (lambda training: training.hold(5), r"training.hold\(5\), but it needs a function of a snapshot"),
+        (lambda training: training.go_back(), "training.go_back: missing a required argument: 'snapshot'"),
+        (lambda training: setattr(training, "score", Score(1, "good")), "but it must be a Score of a number"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_callbacks_call_wrongly_is_told_at_once(use: Callable[[Any], object], words: str) -> None:
+    with solver().start(toy_net()) as training, pytest.raises(NacreError, match=words):
+        use(training)
+
+
 def test_spans_join_what_lies_together_but_never_reach_over_a_frozen_parameter() -> None:
     def spans(change: Callable[[Net], None]) -> list[list[str]]:
         net = Net(
