@@ -70,7 +70,6 @@ class NetAccess:
     slots: list[Slot]
     turns: Turns
     frozen: set[str]
-    division: Division | None
     trainings: weakref.WeakSet[Any]
     allocated: bool
     backend_named: bool
@@ -85,7 +84,9 @@ class NetAccess:
     _sources: Sources
     _statistics: Statistics
 
-    if not TYPE_CHECKING:
+    if TYPE_CHECKING:
+        division: Division | None  # for nacre's own code: not promised to others
+    else:
 
         def __call__(self, *_: Any, **__: Any) -> NoReturn:
             raise ConfigError(f"net '{self.name}': a net is not called", "use net.predict(x), or net.forward()")
