@@ -81,7 +81,11 @@ def test_a_log_of_two_trainings_gives_the_last_one(runs: Path) -> None:
     [
         ("no.jsonl", None, "no.jsonl: no such file or folder"),
         ("bad.jsonl", '{"event": "start", "iteration": 0}\n{\n{}\n', "bad.jsonl: line 2 is not JSON: "),
-        ("none.jsonl", '{"event": "start", "iteration": 0}\n', "none.jsonl: it has no losses and no statistics"),
+        (
+            "none.jsonl",
+            '{"event": "start", "iteration": 0}\n',
+            "none.jsonl: it has no losses and no statistics\n  callbacks of a training write them: add a Trai",
+        ),
         ("bad.json", "[]", "bad.json: this is not the log, the statistics or the learning curve of a training"),
         (
             "other.csv",

@@ -64,7 +64,8 @@ def read_run(path: Path) -> Points:
     if not kept:
         raise DataError(
             f"{path}: it has no losses and no statistics",
-            "plot a training with a TrainingSummary, a ValidationPerformance or a LearningCurve",
+            "callbacks of a training write them: add a TrainingSummary or a ValidationPerformance to the net file "
+            '([[callback]] with type = "TrainingSummary"), and train again',
         )
     return kept
 
