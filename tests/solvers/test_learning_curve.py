@@ -89,22 +89,28 @@ def test_a_table_without_matplotlib(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:matplotlib is not installed")
 @pytest.mark.usefixtures("without_matplotlib")
-def test_the_curve_goes_on_after_a_restart(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ends", "iterations", "points"),
+    [({"max_iter": 250}, 100, [*range(2, 251, 2)]), ({"max_iter": None, "max_epoch": 52}, 220, [*range(2, 246, 2)])],
+    ids=["of known length", "of unknown length"],
+)
+def test_the_curve_goes_on_after_a_restart(
+    tmp_path: Path, ends: dict[str, Any], iterations: int, points: list[int]
+) -> None:
     curve = LearningCurve(path=tmp_path / "curve.png")
-    whole = solver(curve).solve(toy_net())
+    solver(curve, **ends).solve(toy_net())
     expected = read(tmp_path / "curve.csv")
     (tmp_path / "curve.csv").unlink()
-    with solver(curve).start(toy_net()) as first:
-        for _ in range(100):
+    with solver(curve, **ends).start(toy_net()) as first:
+        for _ in range(iterations):
             first.step()
             for state in first.callbacks:
                 if state.due(0):
                     state.run()
         snapshot = saved(first)
-    solver(curve).solve(toy_net(), resume=snapshot)
+    solver(curve, **ends).solve(toy_net(), resume=snapshot)
     again = read(tmp_path / "curve.csv")
-    assert whole.iteration == 250
-    assert [row["iteration"] for row in again] == [row["iteration"] for row in expected]
+    assert [int(row["iteration"]) for row in again] == [int(row["iteration"]) for row in expected] == points
     for one, other in zip(again, expected, strict=True):
         assert float(one["training loss"]) == pytest.approx(float(other["training loss"]), rel=1e-9)
 

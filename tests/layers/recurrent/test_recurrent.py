@@ -357,6 +357,24 @@ def test_what_lies_behind_a_length_has_no_influence(cls):
 
 
 @pytest.mark.parametrize("cls", [RNNLayer, GRULayer, LSTMLayer])
+@pytest.mark.parametrize("direction", ["forward", "both"])
+@pytest.mark.parametrize("phase", ["train", "test"])
+def test_longer_sequences_of_another_batch_are_forgotten(cls, direction, phase):
+    with net_of(cls, ((5, 2), ()), phase, sequences="lengths", direction=direction) as net:
+        found = []
+        for told in ([2.0, 4.0, 5.0], [5.0, 5.0, 5.0], [2.0, 4.0, 5.0]):
+            net.write("x0", np.arange(30.0).reshape(3, 5, 2) / 30)
+            net.write("x1", np.array(told))
+            net.forward()
+            if phase == "train":
+                net.backward()
+            found.append([net.blob("y"), *(one.gradient for one in net.parameters.values() if phase == "train")])
+        for one, other in zip(found[0], found[2], strict=True):
+            assert np.array_equal(one, other)
+        assert not found[2][0][0, 2:].any()
+
+
+@pytest.mark.parametrize("cls", [RNNLayer, GRULayer, LSTMLayer])
 @pytest.mark.parametrize("phase", ["train", "test"])
 def test_a_step_allocates_nothing(cls, phase):
     with net_of(cls, ((10, 32),), phase, 64, output_dim=512) as net:
