@@ -13,6 +13,7 @@ import pytest
 
 from nacre import DataError, InputLayer, Layer, Net, open_backend
 from nacre.net import team
+from nacre.testing.crew import crew, own_backend, together
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.embedding import EmbeddingLayer
@@ -138,6 +139,32 @@ def test_one_net_takes_what_cannot_be_shared_out(layers: list[Layer]) -> None:
     shape = net.memory.final["x"].shape
     net.predict(np.ones(shape, "float32"))
     assert teams(net) == [[shape[0]]]
+
+
+@pytest.mark.parametrize("dim", [0, 1], ids=["by records", "by features"])
+def test_one_net_of_each_rank_takes_whole_batches(dim: int) -> None:
+    """Beside others, nets of a divided net would have parameters of their own."""
+    ranks, x = crew(2), np.arange(64).reshape(16, 4) % 10
+    nets: list[Net] = []
+    for rank in ranks:
+        first, *others, scores = words()
+        scores = InnerProductLayer(**{**scores.given(), "partition_dim": dim})
+        nets.append(Net("net", [first, *others, scores], backend=own_backend("onednn"), seed=1, communicator=rank))
+        vars(nets[-1].backend)["threads"] = 3
+    found = together(ranks, lambda rank: nets[rank].predict(x, "scores"))
+    whole = Net("net", words(), backend="onednn", seed=1).predict(x, "scores")
+    for net, rows in zip(nets, found, strict=True):
+        assert [len(one) for one in teams(net)] == [1]
+        np.testing.assert_allclose(rows, whole, rtol=1e-5, atol=1e-7)
+
+
+def test_nets_that_cannot_be_beside_each_other_are_shut_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    derived: list[Net] = []
+    derive = Net.derive
+    monkeypatch.setattr(Net, "derive", lambda *args, **options: derived.append(derive(*args, **options)) or derived[-1])
+    net = made([InputLayer(tops="x", shape=6, batch_size=16), AddLayer(name="y", bottoms=["x", "x"], tops="y")])
+    net.predict(np.ones((16, 6)))
+    assert [one.closed for one in derived] == [True, False]
 
 
 def test_the_numpy_backend_takes_whole_batches() -> None:
