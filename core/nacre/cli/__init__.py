@@ -68,13 +68,16 @@ def main() -> None:
     """Run the command of this process, and end the process with its exit code."""
     import sys
 
-    from .streams import keep_stdout, open_closed_streams
+    try:
+        from .streams import keep_stdout, open_closed_streams
 
-    open_closed_streams()
-    if "--json" in sys.argv:
-        keep_stdout()
-    from .app import nacre
-    from .screen import show_warnings
+        open_closed_streams()
+        if "--json" in sys.argv:
+            keep_stdout()
+        from .app import nacre
+        from .screen import show_warnings
 
-    show_warnings()
-    nacre.main()
+        show_warnings()
+        nacre.main()
+    except KeyboardInterrupt:  # also while it is being imported, for which there is time to press Ctrl-C
+        sys.exit(130)

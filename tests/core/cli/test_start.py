@@ -110,3 +110,13 @@ def test_the_benchmark_runs() -> None:
         "nacre layers, 200 more",
     ]
     assert lines[1].endswith("1.00 x")
+
+
+def test_a_command_that_is_interrupted_while_it_is_imported_ends_without_a_word() -> None:
+    code = (
+        "import sys\nfrom nacre.cli import main\nclass Interrupt:\n    def find_spec(self, name, *_):\n"
+        "        if name == 'nacre.cli.app':\n            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "layers"], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
