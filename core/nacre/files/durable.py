@@ -132,18 +132,27 @@ class NewFile:
         if self.file is None:
             return
         with self.writing():
-            mine = os.fstat(self.file)
+            mine = self._is_mine(self.file)
             self._release()
-            if not os.path.samestat(mine, self.temporary.stat()):
+            if not mine:
                 raise self.error(f"{self.path}: another process writes this file too", "use another name")
             put_in_place(self.temporary, self.path)
 
     def drop(self) -> None:
         """Leave no file behind, except the one that had the name before."""
         if self.file is not None:
+            mine = self._is_mine(self.file)
             self._release()
             with suppress(OSError):
-                _os.unlink(self.temporary)
+                if mine:
+                    _os.unlink(self.temporary)
+
+    def _is_mine(self, file: int) -> bool:
+        """Return whether the temporary file is still this one: another process may have replaced it, or ended since."""
+        try:
+            return os.path.samestat(os.fstat(file), self.temporary.stat())
+        except FileNotFoundError:
+            return False
 
     def _release(self) -> None:
         if self.file is not None:

@@ -94,6 +94,16 @@ def test_what_was_written_is_durable_before_it_has_its_name_and_its_name_on_retu
     assert noted.calls == ["replace x", "fsync a", f"fsync {tmp_path.name}"]
 
 
+def test_of_two_that_write_a_new_file_the_first_disturbs_the_second_neither_before_nor_after_it(tmp_path: Path) -> None:
+    slow, stopped, second = (NewFile(tmp_path / "x") for _ in range(3))
+    second.temporary.write_bytes(b"second")
+    stopped.drop()
+    second.commit()
+    with pytest.raises(NacreError, match="x: another process writes this file too"):
+        slow.commit()
+    assert (tmp_path / "x").read_bytes() == b"second"
+
+
 def test_of_two_that_write_a_new_file_the_first_is_told(tmp_path: Path) -> None:
     first, second = NewFile(tmp_path / "x"), NewFile(tmp_path / "x")
     second.temporary.write_bytes(b"second")
