@@ -42,7 +42,7 @@ def passes(cell: str, images: int, steps: int, hidden: int, way: int, threads: i
     random, blocks = np.random.default_rng(hidden), BLOCKS[cell]
     rows, wide, units, size = images * steps, BLOCKS[cell] * hidden, rounded_up(hidden, 32), 2 if narrow else 4
     given: dict[str, Any] = {
-        "gates": random.normal(size=(rows, wide)).astype(np.float32),
+        "inputs": random.normal(size=(rows, wide)).astype(np.float32),
         "weight": widened(narrowed(random.normal(0, hidden**-0.5, (wide, hidden)))),
         "bias": random.normal(size=wide).astype(np.float32),
         "marks": random.choice([CONSTANTS["MARK_NONE"]] * 3 + [CONSTANTS["MARK_FRESH"]], rows).astype(np.uint8),
@@ -65,6 +65,7 @@ def passes(cell: str, images: int, steps: int, hidden: int, way: int, threads: i
         "narrow": narrow, "room": tiles,
     }  # fmt: skip
     kept = {name: (name, 4 * rows * hidden) for name in ("reset", "cells", "curves")}
+    kept["gates"] = ("gates", size * rows * wide)
     arrays = {name: (name, one.nbytes) for name, one in {**given, **found}.items() if name not in ("weight",)}
     if cell != "CELL_GRU":
         arrays |= {"dproducts": ("", 0), "bias": ("", 0)}

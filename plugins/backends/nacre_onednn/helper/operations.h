@@ -284,12 +284,14 @@ struct recurrent_weights {
 
 enum { CELL_TANH, CELL_RELU, CELL_GRU, CELL_LSTM };
 
-/* One direction of a layer. `gates` has the products with x, and gets the gates. States and their gradients have
- * `state_width` numbers for an image, of which those from `state_at` on are meant; rows of y `y_width`, from `y_at`.
- * States, y, dgates and their gradients are of bf16 if it is narrow. */
+/* One direction of a layer. `inputs` has the products with x; in float32 the gates may lie there, too. States and their
+ * gradients have `state_width` numbers for an image, of which those from `state_at` on are meant; rows of y `y_width`, from
+ * `y_at`. All that is void is of bf16 if it is narrow. */
 struct recurrent {
-    float *gates, *reset, *cells, *curves; /* rows of blocks * hidden, or of hidden numbers */
-    void *before;                          /* the states that steps read, in rows */
+    const float *inputs;
+    void *gates, *reset, *curves; /* for the gradient: rows of blocks * hidden, or of hidden numbers */
+    float *cells;
+    void *before;                 /* the states that steps read, in rows */
     const void *w;                         /* as RECURRENT_WEIGHTS gives it */
     const float *bias;                     /* GRU: of the products with the state, of which the last block is added */
     const uint8_t *marks;

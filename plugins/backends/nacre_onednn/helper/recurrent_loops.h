@@ -4,11 +4,11 @@
 #pragma GCC optimize("fp-contract=fast") /* products and sums in one */
 #endif
 
-#include "functions.h"
 #include "lanes.h"
 #include "narrow.h"
 #include "product.h"
 #include "recurrent.h"
+#include "wide_functions.h"
 
 enum { DEPTH = PRODUCT_DEPTH, TOGETHER = PRODUCT_TOGETHER, GROUP = TOGETHER * HEIGHT, PANEL = 2 * WIDTH };
 

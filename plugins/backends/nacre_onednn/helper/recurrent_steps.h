@@ -71,76 +71,117 @@ ON_STEPS static void NAME(turn)(const number *from, int64_t apart, int64_t rows,
     }
 }
 
-/* The arrays of a row at a step; `next` is the step that follows, in the order in which they are taken. */
-struct NAME(cells) {
-    float *restrict gates;          /* the products with x, and then the gates */
-    const float *restrict products; /* those with the state of the units in question, and of the next block so far apart */
-    int64_t apart;
-    const float *restrict bias; /* GRU: of the product that r multiplies, or NULL; and this product, if it is kept */
-    float *restrict reset;
-    float *restrict cell;    /* LSTM: the cell, which is replaced */
-    float *restrict kept;    /* what backward reads besides: the cell and its tanh */
-    float *restrict curve;
-    number *restrict y;
-    number *restrict after;  /* the state, for the next step */
-    number *restrict before; /* the same, kept for backward */
-    const number *restrict old;
-};
-
-/* The state h of a row, for units from `start` to `stop`; `keep`: what backward needs is written. */
-INLINE_STEPS void NAME(activate)(struct NAME(cells) s, int64_t hidden, int64_t start, int64_t stop, const int cell,
-                                 const int keep) {
-    float *restrict z = s.gates;
-    const float *restrict m = s.products - start;
-#pragma GCC ivdep
-    for (int64_t u = start; u < stop; u++) {
-        float h;
-        if (cell == CELL_LSTM) {
-            float i = logistic(z[u] + m[u]), f = logistic(z[hidden + u] + m[s.apart + u]);
-            float g = hyperbolic_tangent(z[2 * hidden + u] + m[2 * s.apart + u]);
-            float o = logistic(z[3 * hidden + u] + m[3 * s.apart + u]);
-            float c = f * s.cell[u] + i * g, t = hyperbolic_tangent(c);
-            h = o * t;
-            s.cell[u] = c;
-            if (keep) z[u] = i, z[hidden + u] = f, z[2 * hidden + u] = g, z[3 * hidden + u] = o, s.kept[u] = c, s.curve[u] = t;
-        } else if (cell == CELL_GRU) {
-            float r = logistic(z[u] + m[u]), e = logistic(z[hidden + u] + m[s.apart + u]);
-            float product = m[2 * s.apart + u] + (s.bias ? s.bias[u] : 0);
-            float n = hyperbolic_tangent(z[2 * hidden + u] + r * product);
-            h = n + e * (get(s.old, u, NARROW) - n);
-            if (keep) z[u] = r, z[hidden + u] = e, z[2 * hidden + u] = n, s.reset[u] = product;
-        } else {
-            float sum = z[u] + m[u];
-            h = cell == CELL_TANH ? hyperbolic_tangent(sum) : sum < 0 ? 0 : sum;
-        }
-        put(s.y, u, h, NARROW);
-        put(s.after, u, h, NARROW);
-        if (keep) put(s.before, u, h, NARROW);
-    }
+/* Numbers from `at` on: as many as a register holds, or `count` if those are fewer, and else 0. */
+INLINE_STEPS WIDE NAME(some)(const void *numbers, int64_t at, int64_t count) {
+#if !NARROW
+    return load_first((const float *)numbers + at, count);
+#elif BITS == 256
+    uint16_t part[WIDTH] = {0};
+    memcpy(part, (const uint16_t *)numbers + at, (size_t)smaller(count, WIDTH) * sizeof *part);
+    return (WIDE)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i_u *)part)), 16);
+#else
+    const __m256i part = _mm256_maskz_loadu_epi16(mask_of(count), (const uint16_t *)numbers + at);
+    return (WIDE)_mm512_slli_epi32(_mm512_cvtepu16_epi32(part), 16);
+#endif
 }
 
-#define ACTIVATE(name, cell)                                                                                           \
-    ON_STEPS static void NAME(name)(struct NAME(cells) s, int64_t hidden, int64_t start, int64_t stop, int keep) {           \
-        if (keep)                                                                                                      \
-            NAME(activate)(s, hidden, start, stop, cell, 1);                                                           \
-        else                                                                                                           \
-            NAME(activate)(s, hidden, start, stop, cell, 0);                                                           \
+/* Write them. Those of bf16 are rounded to the nearest, of two to the even one. */
+INLINE_STEPS void NAME(set)(void *numbers, int64_t at, int64_t count, WIDE values) {
+#if !NARROW
+    store_first((float *)numbers + at, count, values);
+#elif BITS == 256
+    for (int64_t one = 0; one < smaller(count, WIDTH); one++) put(numbers, at + one, values[one], 1);
+#else
+    _mm256_mask_storeu_epi16((uint16_t *)numbers + at, mask_of(count), (__m256i)_mm512_cvtneps_pbh(values));
+#endif
+}
+
+/* The arrays of a row at a step; `next` is the step that follows, in the order in which they are taken. */
+struct NAME(cells) {
+    const float *inputs;   /* the products with x */
+    const float *products; /* those with the state of the units in question, and of the next block so far apart */
+    int64_t apart;
+    const float *bias;    /* GRU: of the product that r multiplies, or NULL */
+    float *cell;          /* LSTM: the cell, which is replaced */
+    number *gates;        /* what backward reads: the gates, which may lie where the products with x do, */
+    number *reset;        /* GRU: the product that r multiplies, */
+    float *kept;          /* LSTM: the cell */
+    number *curve;        /* and its tanh */
+    number *y;
+    number *after;  /* the state, for the next step */
+    number *before; /* the same, kept for backward */
+    const number *old;
+};
+
+/* The state h of a row, for `count` units from u on; `keep`: what backward needs is written. */
+INLINE_STEPS void NAME(activate)(const struct NAME(cells) *s, int64_t hidden, int64_t start, int64_t u, int64_t count,
+                                 const int cell, const int keep) {
+    const float *z = s->inputs + u;
+    const float *m = s->products + u - start;
+    WIDE h, sums[4];
+    for (int block = 0; block < (cell == CELL_LSTM ? 4 : cell == CELL_GRU ? 2 : 1); block++)
+        sums[block] = load_first(z + block * hidden, count) + LOAD(m + block * s->apart);
+    if (cell == CELL_LSTM) {
+        WIDE i = wide_logistic(sums[0]), f = wide_logistic(sums[1]), g = wide_tanh(sums[2]), o = wide_logistic(sums[3]);
+        WIDE c = f * load_first(s->cell + u, count) + i * g, t = wide_tanh(c);
+        h = o * t;
+        store_first(s->cell + u, count, c);
+        if (keep) {
+            WIDE gates[] = {i, f, g, o};
+            for (int block = 0; block < 4; block++) NAME(set)(s->gates, block * hidden + u, count, gates[block]);
+            store_first(s->kept + u, count, c);
+            NAME(set)(s->curve, u, count, t);
+        }
+    } else if (cell == CELL_GRU) {
+        WIDE r = wide_logistic(sums[0]), e = wide_logistic(sums[1]), product = LOAD(m + 2 * s->apart);
+        if (s->bias) product += load_first(s->bias + u, count);
+        WIDE n = wide_tanh(load_first(z + 2 * hidden, count) + r * product);
+        h = n + e * (NAME(some)(s->old, u, count) - n);
+        if (keep) {
+            WIDE gates[] = {r, e, n};
+            for (int block = 0; block < 3; block++) NAME(set)(s->gates, block * hidden + u, count, gates[block]);
+            NAME(set)(s->reset, u, count, product);
+        }
+    } else {
+        h = cell == CELL_TANH ? wide_tanh(sums[0]) : MAX(ZERO(), sums[0]);
     }
-ACTIVATE(lstm, CELL_LSTM)
-ACTIVATE(gru, CELL_GRU)
-ACTIVATE(tanh, CELL_TANH)
-ACTIVATE(relu, CELL_RELU)
+    NAME(set)(s->y, u, count, h);
+    NAME(set)(s->after, u, count, h);
+    if (keep) NAME(set)(s->before, u, count, h);
+}
+
+/* The same for units from `start` to `stop`. */
+#define ACTIVATE(name, cell, keep)                                                                                     \
+    ON_STEPS static void NAME(name)(const struct NAME(cells) *s, int64_t hidden, int64_t start, int64_t stop) {              \
+        int64_t u = start;                                                                                             \
+        for (; u + WIDTH <= stop; u += WIDTH) NAME(activate)(s, hidden, start, u, WIDTH, cell, keep);                  \
+        if (u < stop) NAME(activate)(s, hidden, start, u, stop - u, cell, keep);                                       \
+    }
+ACTIVATE(lstm, CELL_LSTM, 0)
+ACTIVATE(gru, CELL_GRU, 0)
+ACTIVATE(tanh, CELL_TANH, 0)
+ACTIVATE(relu, CELL_RELU, 0)
+ACTIVATE(lstm_kept, CELL_LSTM, 1)
+ACTIVATE(gru_kept, CELL_GRU, 1)
+ACTIVATE(tanh_kept, CELL_TANH, 1)
+ACTIVATE(relu_kept, CELL_RELU, 1)
 #undef ACTIVATE
+typedef void NAME(activate_t)(const struct NAME(cells) *, int64_t hidden, int64_t start, int64_t stop);
+static NAME(activate_t) *const NAME(activations)[][2] = {
+    [CELL_TANH] = {NAME(tanh), NAME(tanh_kept)}, [CELL_RELU] = {NAME(relu), NAME(relu_kept)},
+    [CELL_GRU] = {NAME(gru), NAME(gru_kept)}, [CELL_LSTM] = {NAME(lstm), NAME(lstm_kept)},
+};
 
 /* What a row has at a step, but for the products. */
 static inline struct NAME(cells) NAME(cells_of)(const struct recurrent *o, int64_t n, int64_t step, number *old, number *new,
-                                                float *cell, float *spare, number *gone) {
+                                                float *cell, number *gone) {
     const int64_t hidden = o->hidden, width = padded(hidden), row = row_of(o, n, step);
     const int last = step + 1 == o->steps;
     return (struct NAME(cells)){
-        .gates = o->gates + row * o->blocks * hidden, .bias = o->bias ? o->bias + 2 * hidden : 0,
-        .reset = o->reset ? o->reset + row * hidden : spare, .cell = cell + n * width,
-        .kept = o->cells ? o->cells + row * hidden : spare, .curve = o->curves ? o->curves + row * hidden : spare,
+        .inputs = o->inputs + row * o->blocks * hidden, .bias = o->bias ? o->bias + 2 * hidden : 0,
+        .gates = o->gates ? (number *)o->gates + row * o->blocks * hidden : 0,
+        .reset = o->reset ? (number *)o->reset + row * hidden : 0, .cell = cell + n * width,
+        .kept = o->cells ? o->cells + row * hidden : 0, .curve = o->curves ? (number *)o->curves + row * hidden : 0,
         .y = (number *)o->y + row * o->y_width + o->y_at, .after = new + n * width, .old = old + n * width,
         .before = o->before && !last ? (number *)o->before + row_of(o, n, step + 1) * hidden : gone,
     };
@@ -156,12 +197,7 @@ ON_STEPS static void NAME(one_step)(const struct recurrent *o, const struct NAME
         }
         return;
     }
-    switch (o->cell) {
-    case CELL_LSTM: NAME(lstm)(*c, o->hidden, start, stop, o->keep); break;
-    case CELL_GRU: NAME(gru)(*c, o->hidden, start, stop, o->keep); break;
-    case CELL_TANH: NAME(tanh)(*c, o->hidden, start, stop, o->keep); break;
-    default: NAME(relu)(*c, o->hidden, start, stop, o->keep);
-    }
+    NAME(activations)[o->cell][!!o->keep](c, o->hidden, start, stop);
     if (step + 1 < o->steps && is_fresh(o, n, step + 1))
         for (int64_t u = start; u < stop; u++) c->after[u] = c->before[u] = 0, c->cell[u] = 0;
 }
@@ -172,8 +208,8 @@ ON_STEPS static void NAME(forward)(const struct operation *op, struct share s, s
     const int64_t hidden = o->hidden, images = o->images, width = padded(hidden);
     const int64_t panels = (hidden + PANEL - 1) / PANEL, start = s.first * PANEL, stop = smaller(s.last * PANEL, hidden);
     number *states[2] = {o->scratch, (number *)o->scratch + images * width};
-    float *cell = (float *)(states[1] + images * width), *spare = cell + images * width; /* one row, if nothing is kept */
-    number *gone = (number *)(spare + width) + s.worker * width;
+    float *cell = (float *)(states[1] + images * width);
+    number *gone = (number *)(cell + images * width) + s.worker * width; /* the last state, which no step reads */
     for (int64_t n = s.top; n < s.bottom; n++) {
         int fresh = is_fresh(o, n, 0);
         int64_t row = row_of(o, n, 0);
@@ -209,7 +245,7 @@ ON_STEPS static void NAME(forward)(const struct operation *op, struct share s, s
                         NAME(multiply)(&p, rows, apart);
                     }
                 for (int64_t n = top; n < top + rows; n++) {
-                    struct NAME(cells) c = NAME(cells_of)(o, n, step, old, new, cell, spare, gone);
+                    struct NAME(cells) c = NAME(cells_of)(o, n, step, old, new, cell, gone);
                     c.products = products + (n - top) * columns, c.apart = rows * columns;
                     NAME(one_step)(o, &c, n, step, begin * PANEL, smaller(stop * PANEL, hidden));
                 }
@@ -226,57 +262,63 @@ ON_STEPS static void NAME(forward)(const struct operation *op, struct share s, s
 }
 
 struct NAME(slopes) {
-    const float *restrict gates, *restrict reset, *restrict curve;
-    const float *restrict cell;   /* LSTM: the cell that the step has read, or NULL for 0 */
-    const number *restrict old;   /* the state that it has read */
-    const number *restrict y, *restrict dy;
-    float *restrict dh, *restrict dc;
-    number *restrict dgates, *restrict products;
+    const number *gates, *reset, *curve;
+    const float *cell; /* LSTM: the cell that the step has read, or NULL for 0 */
+    const number *old; /* the state that it has read */
+    const number *y, *dy;
+    float *dh, *dc;
+    number *dgates, *products;
 };
 
-/* The gradients of the gates, for units from `start` to `stop`; dh and dc become what goes to the step before directly. */
-INLINE_STEPS void NAME(differentiate)(struct NAME(slopes) s, int64_t hidden, int64_t start, int64_t stop, const int cell) {
-    const float *restrict z = s.gates;
-#pragma GCC ivdep
-    for (int64_t u = start; u < stop; u++) {
-        float d = s.dh[u] + get(s.dy, u, NARROW);
-        if (cell == CELL_LSTM) {
-            float i = z[u], f = z[hidden + u], g = z[2 * hidden + u], o = z[3 * hidden + u], t = s.curve[u];
-            float dc = s.dc[u] + d * o * (1 - t * t);
-            put(s.dgates, u, dc * g * (i - i * i), NARROW);
-            put(s.dgates, hidden + u, dc * s.cell[u] * (f - f * f), NARROW);
-            put(s.dgates, 2 * hidden + u, dc * i * (1 - g * g), NARROW);
-            put(s.dgates, 3 * hidden + u, d * t * (o - o * o), NARROW);
-            s.dc[u] = dc * f;
-            s.dh[u] = 0;
-        } else if (cell == CELL_GRU) {
-            float r = z[u], e = z[hidden + u], n = z[2 * hidden + u];
-            float dn = (d - d * e) * (1 - n * n), dr = dn * s.reset[u] * (r - r * r);
-            float de = d * (get(s.old, u, NARROW) - n) * (e - e * e);
-            put(s.dgates, u, dr, NARROW);
-            put(s.dgates, hidden + u, de, NARROW);
-            put(s.dgates, 2 * hidden + u, dn, NARROW);
-            put(s.products, u, dr, NARROW);
-            put(s.products, hidden + u, de, NARROW);
-            put(s.products, 2 * hidden + u, dn * r, NARROW);
-            s.dh[u] = d * e;
-        } else {
-            float h = get(s.y, u, NARROW);
-            put(s.dgates, u, cell == CELL_TANH ? d * (1 - h * h) : d * (h > 0 ? 1.0f : 0.0f), NARROW);
-            s.dh[u] = 0;
-        }
+/* The gradients of the gates, for `count` units from u on; dh and dc become what goes to the step before directly. */
+INLINE_STEPS void NAME(differentiate)(const struct NAME(slopes) *s, int64_t hidden, int64_t u, int64_t count, const int cell) {
+    const WIDE d = load_first(s->dh + u, count) + NAME(some)(s->dy, u, count), one = ALL(1);
+    WIDE dh = ZERO(), z[4];
+    for (int block = 0; block < (cell == CELL_LSTM ? 4 : cell == CELL_GRU ? 3 : 0); block++)
+        z[block] = NAME(some)(s->gates, block * hidden + u, count);
+    if (cell == CELL_LSTM) {
+        WIDE i = z[0], f = z[1], g = z[2], o = z[3], t = NAME(some)(s->curve, u, count);
+        WIDE dc = load_first(s->dc + u, count) + d * o * (one - t * t);
+        NAME(set)(s->dgates, u, count, dc * g * (i - i * i));
+        NAME(set)(s->dgates, hidden + u, count, dc * load_first(s->cell + u, count) * (f - f * f));
+        NAME(set)(s->dgates, 2 * hidden + u, count, dc * i * (one - g * g));
+        NAME(set)(s->dgates, 3 * hidden + u, count, d * t * (o - o * o));
+        store_first(s->dc + u, count, dc * f);
+    } else if (cell == CELL_GRU) {
+        WIDE r = z[0], e = z[1], n = z[2];
+        WIDE dn = (d - d * e) * (one - n * n), dr = dn * NAME(some)(s->reset, u, count) * (r - r * r);
+        WIDE de = d * (NAME(some)(s->old, u, count) - n) * (e - e * e);
+        NAME(set)(s->dgates, u, count, dr);
+        NAME(set)(s->dgates, hidden + u, count, de);
+        NAME(set)(s->dgates, 2 * hidden + u, count, dn);
+        NAME(set)(s->products, u, count, dr);
+        NAME(set)(s->products, hidden + u, count, de);
+        NAME(set)(s->products, 2 * hidden + u, count, dn * r);
+        dh = d * e;
+    } else {
+        WIDE h = NAME(some)(s->y, u, count), slope = one - h * h;
+        if (cell == CELL_RELU) slope = one_where_positive(h, ZERO(), 1);
+        NAME(set)(s->dgates, u, count, d * slope);
     }
+    store_first(s->dh + u, count, dh);
 }
 
+/* The same for units from `start` to `stop`. */
 #define DIFFERENTIATE(name, cell)                                                                                      \
-    ON_STEPS static void NAME(name##_back)(struct NAME(slopes) s, int64_t hidden, int64_t start, int64_t stop) {             \
-        NAME(differentiate)(s, hidden, start, stop, cell);                                                             \
+    ON_STEPS static void NAME(name)(const struct NAME(slopes) *s, int64_t hidden, int64_t start, int64_t stop) {             \
+        int64_t u = start;                                                                                             \
+        for (; u + WIDTH <= stop; u += WIDTH) NAME(differentiate)(s, hidden, u, WIDTH, cell);                          \
+        if (u < stop) NAME(differentiate)(s, hidden, u, stop - u, cell);                                               \
     }
-DIFFERENTIATE(lstm, CELL_LSTM)
-DIFFERENTIATE(gru, CELL_GRU)
-DIFFERENTIATE(tanh, CELL_TANH)
-DIFFERENTIATE(relu, CELL_RELU)
+DIFFERENTIATE(lstm_back, CELL_LSTM)
+DIFFERENTIATE(gru_back, CELL_GRU)
+DIFFERENTIATE(tanh_back, CELL_TANH)
+DIFFERENTIATE(relu_back, CELL_RELU)
 #undef DIFFERENTIATE
+typedef void NAME(differentiate_t)(const struct NAME(slopes) *, int64_t hidden, int64_t start, int64_t stop);
+static NAME(differentiate_t) *const NAME(slopes_of)[] = {
+    [CELL_TANH] = NAME(tanh_back), [CELL_RELU] = NAME(relu_back), [CELL_GRU] = NAME(gru_back), [CELL_LSTM] = NAME(lstm_back),
+};
 
 /* The gradient of the states that step `step` has read, added to dh. */
 ON_STEPS static void NAME(through_weights)(const struct recurrent *o, struct share s, int64_t step, float *dh) {
@@ -337,8 +379,9 @@ ON_STEPS static void NAME(backward)(const struct operation *op, struct share s, 
         for (int64_t n = s.top; n < s.bottom; n++) {
             int64_t row = row_of(o, n, step);
             struct NAME(slopes) c = {
-                .gates = o->gates + row * wide, .reset = o->reset + (o->reset ? row * hidden : 0),
-                .curve = o->curves + (o->curves ? row * hidden : 0), .dh = dh + n * width, .dc = dc + n * width,
+                .gates = o->gates ? (const number *)o->gates + row * wide : 0,
+                .reset = o->reset ? (const number *)o->reset + row * hidden : 0,
+                .curve = o->curves ? (const number *)o->curves + row * hidden : 0, .dh = dh + n * width, .dc = dc + n * width,
                 .cell = is_fresh(o, n, step) ? zeros : step ? o->cells + row_of(o, n, step - 1) * hidden : first + n * width,
                 .old = (const number *)o->before + row * hidden, .y = (const number *)o->y + row * o->y_width + o->y_at,
                 .dy = o->dy ? (const number *)o->dy + row * o->y_width + o->y_at : (const number *)zeros,
@@ -353,12 +396,7 @@ ON_STEPS static void NAME(backward)(const struct operation *op, struct share s, 
                     }
                 continue;
             }
-            switch (o->cell) {
-            case CELL_LSTM: NAME(lstm_back)(c, hidden, start, stop); break;
-            case CELL_GRU: NAME(gru_back)(c, hidden, start, stop); break;
-            case CELL_TANH: NAME(tanh_back)(c, hidden, start, stop); break;
-            default: NAME(relu_back)(c, hidden, start, stop);
-            }
+            NAME(slopes_of)[o->cell](&c, hidden, start, stop);
         }
         if (o->dbias || o->dbias_state) NAME(add_up)(o, s, step, sums);
         meet(team, s.count);

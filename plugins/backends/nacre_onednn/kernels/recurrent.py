@@ -221,11 +221,15 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
 
     def _products(self, index: int, *, backward: bool) -> Products:
         gates = (
-            ("dgates", self._matrix(self.width))
+            ("gates", self._matrix(self.width))
             if backward
-            else (self._kept("Gates", index), self._matrix(self.width, "float32"))
+            else (self._of_inputs(index), self._matrix(self.width, "float32"))
         )
         return Products(self._bottom(index), gates, self.dtype, self.packed, keeps=self.keeps)
+
+    def _of_inputs(self, index: int) -> str:
+        """Return the buffer of the products with x: where the gates will be, if they are of the same type."""
+        return f"Gates {index}" if self.train and self.blocks > 1 and self.dtype == "float32" else "gates"
 
     def _suffix(self, index: int) -> str:
         return self.plain.named[index]["weight_ih"].name.removeprefix("weight_ih")
@@ -237,7 +241,7 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
         bias = f"bias_hh{suffix}" if self.blocks == 3 and "bias_hh" in self.plain.named[index] else ""
         top, desc = self._top(layer)
         buffers = {
-            "gates": (self._kept("Gates", index), 4 * self.rows * self.width),
+            "inputs": (self._of_inputs(index), 4 * self.rows * self.width),
             "w": laid,
             "bias": (bias, 4 * self.width),
             "marks": self._marks(),
@@ -247,9 +251,11 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
             "tiles": self._tiles(self.units),
         }
         if self.train:
-            buffers |= {"before": (f"Before {index}", size * rows)}
-            buffers |= {"reset": (f"Reset {index}", 4 * rows)} if self.blocks == 3 else {}
-            buffers |= {"cells": (f"Cells {index}", 4 * rows), "curves": (f"Curves {index}", 4 * rows)} if lstm else {}
+            gates = {"gates": (f"Gates {index}", size * self.rows * self.width)} if self.blocks > 1 else {}
+            buffers |= {"before": (f"Before {index}", size * rows), **gates}
+            buffers |= {"reset": (f"Reset {index}", size * rows)} if self.blocks == 3 else {}
+            cells = {"cells": (f"Cells {index}", 4 * rows), "curves": (f"Curves {index}", size * rows)}
+            buffers |= cells if lstm else {}
         numbers = {**self._numbers(index, way), "room": self._room(self.units), "keep": self.train}
         return [*laying, HelperCall(buffers, "recurrent", numbers, number_of_threads())]
 
@@ -332,13 +338,13 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
         rows, wide = self.rows * self.hidden, self.rows * self.width
         top, desc = self._top(layer)
         buffers = {
-            "gates": (f"Gates {index}", 4 * wide),
+            "gates": (f"Gates {index}" if self.blocks > 1 else "", size * wide),
             "before": (f"Before {index}", size * rows),
             "w": laid,
             "marks": self._marks(),
             "y": (top, desc.bytes),
             "dy": (self._gradient_of_top(layer), desc.bytes),
-            "dgates": ("dgates", size * wide),
+            "dgates": ("gates", size * wide),
             **self._state_buffers({"": "hidden", "cell_": "cell"}, ("dend", "dbegin")),
             "scratch": self._scratch(),
             "tiles": self._tiles(DEPTH),
@@ -347,12 +353,12 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
         for operand, name in (("dbias", "bias_ih"), ("dbias_state", "bias_hh")):
             buffers[operand] = (f"d{name}{suffix}" if self._learns(index, name) else "", 4 * self.width)
         if self.blocks == 3:
-            buffers |= {"reset": (f"Reset {index}", 4 * rows), "dproducts": ("dproducts", size * wide)}
+            buffers |= {"reset": (f"Reset {index}", size * rows), "dproducts": ("dproducts", size * wide)}
         if self.blocks == 4:
             begin = self._state_buffers({"cell_": "cell"}, ("begin", "end"))["cell_begin"]
             buffers |= {
                 "cells": (f"Cells {index}", 4 * rows),
-                "curves": (f"Curves {index}", 4 * rows),
+                "curves": (f"Curves {index}", size * rows),
                 "cell_begin": begin,
             }
         numbers = {**self._numbers(index, way), "room": self._room(DEPTH)}
@@ -362,7 +368,7 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
         return self._products(index, backward=True).weights(way, f"dweight_ih{self._suffix(index)}")
 
     def _hidden_weights(self, index: int, way: str) -> list[Call]:
-        products = ("dproducts" if self.blocks == 3 else "dgates", self._matrix(self.width))
+        products = ("dproducts" if self.blocks == 3 else "gates", self._matrix(self.width))
         before = (f"Before {index}", self._matrix(self.hidden))
         return Products(before, products, self.dtype, self.packed, keeps=False).weights(
             way, f"dweight_hh{self._suffix(index)}"
