@@ -105,10 +105,34 @@ def test_overrides_name_layers_by_their_containers(boxed: Path) -> None:
     told = run("summary", boxed, "--json", *sets).json["layers"]
     assert [entry["shapes"] for entry in told if entry["name"] == "body/twice/1/ip"] == [[[10, 5]]]
     assert "body/twice/2/ip" not in names(told)
+    unnamed = ["--set", "layer.body/Dropout2.ratio=0", "--set", "layer.body/twice/BatchNorm1.epsilon=0.5"]
+    assert run("explain", boxed, *unnamed, "--json").json
+    wrong = run("summary", boxed, "--set", "layer.body/Dropout2.ratio=2", code=2).err
+    assert "body/Dropout2: ratio=2" in wrong
     wrong = run("summary", boxed, "--set", "layer.body/twice/iq.output_dim=5", code=2).err
     assert "there is no layer 'body/twice/iq' (did you mean 'body/twice/ip'?)" in wrong
     wrong = run("summary", boxed, "--set", "layer.body/twice/ip.output_dim=0", code=2).err
     assert "body/twice/ip: output_dim=0, but it must be above 0" in wrong
+
+
+def test_overrides_name_the_layers_of_a_projection(boxed: Path) -> None:
+    block = '{ type = "InnerProduct", output_dim = 12 }, "ReLU", { type = "Activation", neuron = "Tanh" }'
+    short_cut = '{ type = "InnerProduct", output_dim = 12 }, { type = "InnerProduct", name = "last", output_dim = 12 }'
+    residual = f'type = "Residual"\nlayer = [{block}]\nprojection = [{short_cut}]\n'
+    boxed.write_text(BOXED.replace('type = "Dropout"\nratio = 0.25\n', residual), encoding="utf-8")
+
+    def shapes(*sets: str) -> dict[str, Any]:
+        told = run("summary", boxed, "--json", *[word for one in sets for word in ("--set", one)]).json["layers"]
+        return {entry["name"]: entry["shapes"] for entry in told}
+
+    changed = shapes("layer.body/Residual1/projection/InnerProduct1.output_dim=7")
+    assert changed["body/Residual1/InnerProduct1"] == [[10, 12]]
+    assert changed["body/Residual1/projection/InnerProduct1"] == [[10, 7]]
+    for name in ("projection/last", "last"):  # a name of its own is found without the field's, too
+        assert shapes(f"layer.body/Residual1/{name}.output_dim=12") == shapes()
+    second = "layer.body/Residual1/Activation2.neuron=None"  # a neuron by its name alone counts, as it does in the net
+    wrong = run("summary", boxed, "--set", second, code=2).err
+    assert "Residual1/Activation2: neuron: no neuron 'None'" in wrong
 
 
 def test_training_statistics_and_prediction(boxed: Path, folder: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from ..errors import ConfigError, NacreError, brief, nearest
 from ..fields.types import Said
 from ..files.toml import hint, parse_toml
-from ..protocols.layer import name_from
+from ..protocols.layer import layer_type, name_from
 from ..protocols.making import layer_maker
 
 Table = dict[str, Any]
@@ -75,14 +76,41 @@ def _named(table: Table, parts: list[str], override: str) -> tuple[Table, list[s
 
 
 def entries(given: Any, kind: str, before: str = "") -> Iterator[tuple[str, Table]]:
-    """Yield the tables of layers, or callbacks, with their names; of a layer in a container it is the full name."""
-    for entry in cast("list[Any]", given) if isinstance(given, list) else []:
-        if isinstance(entry, dict):
-            found = cast("Table", entry)
-            name = layer_name(found) if kind == "layer" else str(found.get("type", ""))
-            yield before + name, found
-            for value in found.values() if kind == "layer" else ():
+    """Yield the tables of layers, or callbacks, with their names; of a layer in a container it is the full name.
+
+    Layers in another field than `layer` have the field's name in theirs, "res/projection/conv", as Residual's do; those
+    with a name of their own are found without it, too, since other containers may use it as it is.
+    """
+    kinds = Counter[str]()
+    several = cast("list[Any]", given) if isinstance(given, list) else []
+    for entry in several if any(isinstance(one, dict) for one in several) else ():  # not words of a vocabulary
+        found = cast("Table", entry if isinstance(entry, dict) else {"type": entry})
+        if kind != "layer":
+            name = str(found.get("type", ""))
+        elif before:
+            name = _inner_name(found, kinds)
+        else:
+            name = layer_name(found)
+        if not isinstance(entry, dict):
+            continue
+        yield before + name, found
+        for key, value in found.items() if kind == "layer" else ():
+            if key == "layer":
                 yield from entries(value, kind, f"{before}{name}/")
+            else:
+                yield from entries(value, kind, f"{before}{name}/{key}/")
+                yield from (one for one in entries(value, kind, f"{before}{name}/") if one[1].get("name"))
+
+
+def _inner_name(table: Table, kinds: Counter[str]) -> str:
+    """Return the name of a layer in a container: its own, its first top's, or its type with a number, which counts."""
+    try:
+        kind = layer_type(layer_maker(table)[0])
+    except NacreError:  # making the layer says why
+        kind = ""
+    kinds[kind] += 1
+    given = table.get("name") or next(iter(_names(table.get("tops"))), "") or (kind and f"{kind}{kinds[kind]}")
+    return given if isinstance(given, str) else ""
 
 
 def _override_value(override: str, text: str) -> Any:
