@@ -26,7 +26,9 @@ MISSING = "missing"
 MACHINE = (*FOR_PEOPLE, "libc", "processor")
 """What may differ from rank to rank, besides the plan."""
 ENDS = 1 << 20
-"""How many bytes at each end of an array are looked at."""
+"""How many bytes at each end of an array are looked at, and of the files of a source together."""
+LEAST = 1 << 12
+"""The same of a file, however many there are."""
 
 
 def facts_of(members: Members) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def facts_of(members: Members) -> dict[str, Any]:
 
 
 def contents_of(source: Layer) -> dict[str, list[int]]:
-    """Return what tells the data of a source from others, at no cost: checksums of the ends of arrays, sizes of files.
+    """Return what tells the data of a source from others, at no cost: checksums of the ends of arrays and files.
 
     Others of the same size may differ all the same.
     """
@@ -72,10 +74,12 @@ def contents_of(source: Layer) -> dict[str, list[int]]:
         if field.takes(Paths)
         for path in cast("tuple[Any, ...]", getattr(part, field.name) or ())
     ]
-    sizes = [Path(path).stat().st_size for path in paths if isinstance(path, str) and Path(path).is_file()]
+    files = [Path(path) for path in paths if isinstance(path, str) and Path(path).is_file()]
+    few = max(LEAST, ENDS // max(1, len(files)))
     found = {
         "checksums of arrays": [_checksum(one) for one in known if not one.dtype.hasobject],
-        "bytes of files": sizes,
+        "bytes of files": [path.stat().st_size for path in files],
+        "checksums of files": [_file_checksum(path, few) for path in files],
     }
     return {what: numbers for what, numbers in found.items() if numbers}
 
@@ -85,6 +89,14 @@ def _checksum(array: np.ndarray) -> int:
     rows = array.reshape(1) if not array.ndim else array
     few = max(1, ENDS // max(1, rows[:1].nbytes))
     return zlib.crc32(rows[-few:].tobytes(), zlib.crc32(rows[:few].tobytes()))
+
+
+def _file_checksum(path: Path, few: int) -> int:
+    """Return that of the first and last bytes of a file."""
+    with path.open("rb") as file:
+        first = zlib.crc32(file.read(few))
+        file.seek(max(0, path.stat().st_size - few))
+        return zlib.crc32(file.read(few), first)
 
 
 def _without_kernel(origin: Mapping[str, str]) -> dict[str, str]:

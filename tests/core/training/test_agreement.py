@@ -100,20 +100,20 @@ def test_arrays_of_other_numbers_are_refused(place: int) -> None:
         losses(layers, 2)
 
 
-def test_files_of_other_sizes_are_refused(tmp_path: Path) -> None:
-    """Such as one that a machine has only begun to copy."""
+@pytest.mark.parametrize("rows", [(40, 41), (40, 40), (400_000, 400_000)])
+@pytest.mark.parametrize("place", [0, -1])
+def test_files_of_other_bytes_are_refused(tmp_path: Path, rows: tuple[int, int], place: int) -> None:
+    """Such as one that a machine has only begun to copy, or that is older there."""
     paths = [tmp_path / "a/x.npy", tmp_path / "b/x.npy"]
-    for rows, path in zip((40, 41), paths, strict=True):
+    for number, (count, path) in enumerate(zip(rows, paths, strict=True)):
         path.parent.mkdir()
-        np.save(path, np.zeros((rows, 2)))
-    every = iter(paths)
-
-    def layers() -> list[Any]:
-        return [NumpyDataLayer(name="data", tops=["x"], source=[next(every)], batch_size=8)]
-
-    with Net("net", layers(), backend="numpy") as one, Net("net", layers(), backend="numpy") as other:
-        found = [contents_of(net.layers[0]) for net in (one, other)]
+        values = np.zeros((count, 2))
+        values[place] = number
+        np.save(path, values)
+    found = [contents_of(NumpyDataLayer(name="data", tops=["x"], source=[str(path)], batch_size=8)) for path in paths]
     assert [one["bytes of files"] for one in found] == [[path.stat().st_size] for path in paths]
+    assert found[0]["checksums of files"] != found[1]["checksums of files"]
+    assert contents_of(NumpyDataLayer(name="data", tops=["x"], source=[str(paths[0])], batch_size=8)) == found[0]
 
 
 def test_data_of_another_name_are_refused() -> None:
