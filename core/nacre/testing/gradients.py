@@ -91,13 +91,18 @@ def check_net_gradients(
         negligible, except at the kinks of a net (two equal numbers in a maximum, a ReLU at 0).
 
     Raises:
-        ConfigError: the net is not of type float64.
+        ConfigError: the net is not of type float64, or an algorithm gives it gradients that are not those of its loss.
         TopologyError: back-propagation cannot go through the net.
     """
     if net.dtype != "float64":
         raise ConfigError(
             f"net '{net.name}' is of type {net.dtype}, which is too coarse for central differences",
             "make the net with dtype='float64'",
+        )
+    if own := next((one.layer for one in net.wiring.nodes if one.layer.can_do_bp and one.layer.needs_algorithm), None):
+        raise ConfigError(
+            f"net '{net.name}' is trained by {own.needs_algorithm}, which does not follow the gradient of the loss",
+            "only gradients by back-propagation can be compared with numerical ones",
         )
     random = np.random.default_rng(0)
     for name in net.unwritten():  # zeros would hide wrong gradients; a number a record is a label, and stays 0

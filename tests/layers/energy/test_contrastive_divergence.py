@@ -8,6 +8,7 @@ import pytest
 from nacre import ConfigError, InputLayer, Net, Solver, TopologyError, fresh
 from nacre.config import load
 from nacre.random import Random
+from nacre.testing import check_net_gradients
 from nacre_data import MemoryDataLayer
 from nacre_layers import CD, InnerProductLayer, RBMHiddenLayer, RBMVisibleLayer, SequentialLayer, SquareLossLayer
 from nacre_onednn.backend import OnednnBackend
@@ -248,6 +249,11 @@ def test_without_the_algorithm_the_circle_is_an_error_that_names_it():
         Net("rbm", [InputLayer(tops="data", shape=VISIBLE), *machine()])
     assert "the net has a cycle" in str(caught.value)
     assert 'algorithm = "CD"' in caught.value.remedy
+
+
+def test_its_gradients_are_not_called_wrong():
+    with net_of(records("binary"), CD()) as net, pytest.raises(ConfigError, match=r"'rbm' is trained by CD, which"):
+        check_net_gradients(net)
 
 
 def test_the_solver_needs_the_algorithm_of_the_net():
