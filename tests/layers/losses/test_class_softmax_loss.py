@@ -171,6 +171,9 @@ def test_classes_are_about_as_frequent():
     assert class_starts([1] * 6, 3) == (0, 3, 5)
     assert class_starts([97, 1, 1, 1], 3) == (0, 1, 2)  # a frequent word is a class
     assert class_starts([5, 4], 1) == (0,)
+    for counts in ([], [0, 0], [3, -1, 2], [1, float("nan")], [float("inf")]):
+        with pytest.raises(ConfigError, match="class_starts: counts must be numbers from 0 on"):
+            class_starts(counts, 2)
 
 
 def test_classes_by_zipfs_law():

@@ -77,7 +77,10 @@ def class_starts(counts: Sequence[float] | np.ndarray, n_class: int) -> tuple[in
     `counts` says how frequent each label is, the most frequent first. A class ends with the label with which the share
     of all labels so far exceeds (class + 1) / n_class. After Mikolov's RNNLM, and SINGA's example of it.
     """
-    shares = np.cumsum(counts, dtype=float) / np.sum(counts, dtype=float)
+    shares = np.cumsum(counts, dtype=float)
+    if not len(shares) or not np.all(np.diff(shares, prepend=0.0) >= 0) or not 0 < shares[-1] < np.inf:
+        raise ConfigError("class_starts: counts must be numbers from 0 on, one for each label, of which not all are 0")
+    shares /= shares[-1]
     starts = [0]
     for label, share in enumerate(shares[:-1].tolist(), 1):
         if len(starts) < n_class and share > len(starts) / n_class:
