@@ -127,6 +127,20 @@ def test_a_rank_that_ends_before_it_is_connected_ends_all() -> None:
     assert ranks.message == "rank 1 of 2 has ended before the others, with exit code 130"
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-n", "0", "train.py"], "error: 0 ranks, but there must be 1 to 256 of them\n"),
+        (["-n", "2", "./no-such-command"], "error: [Errno 2] No such file or directory: './no-such-command'\n"),
+        (["2", "train.py"], "usage: python -m nacre_parallel -n RANKS COMMAND ...\n"),
+    ],
+)
+def test_what_cannot_be_started_is_told_in_a_line(words: list[str], told: str) -> None:
+    command = [sys.executable, "-m", "nacre_parallel", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
+
+
 def test_programs_that_know_nothing_of_ranks_may_end() -> None:
     with Ranks([sys.executable, "-c", ""], 2) as ranks:
         assert (ranks.run(), ranks.message) == (0, "")

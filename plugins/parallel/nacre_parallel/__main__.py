@@ -10,6 +10,8 @@ import sys
 
 import click
 
+from nacre import NacreError
+
 from .launch import Ranks
 
 if __name__ == "__main__":
@@ -17,8 +19,11 @@ if __name__ == "__main__":
     if len(words) < 3 or words[0] != "-n" or not words[1].isdecimal():
         sys.exit("usage: python -m nacre_parallel -n RANKS COMMAND ...")
     command = [*([sys.executable] if words[2].endswith(".py") else []), *words[2:]]
-    with Ranks(command, int(words[1]), all_print=True) as ranks:
-        code = ranks.run()
+    try:
+        with Ranks(command, int(words[1]), all_print=True) as ranks:
+            code = ranks.run()
+    except (NacreError, OSError) as error:  # such as a command that there is not
+        sys.exit(f"error: {error}")
     if ranks.message:
         click.echo(f"error: {ranks.message}", err=True)
     sys.exit(code)

@@ -68,7 +68,10 @@ class ShmCommunicator(Communicator):
     @classmethod
     def connect(cls) -> ShmCommunicator:
         if ENVIRONMENT not in os.environ:
-            raise ConfigError("this process was not started as a rank", "use nacre train --workers")
+            raise ConfigError(
+                "this process was not started as a rank",
+                "start it by python -m nacre_parallel -n 2 SCRIPT, or train by nacre train --workers 2",
+            )
         descriptor, line, rank, size = told()
         del os.environ[ENVIRONMENT]
         for number in (descriptor, line):
