@@ -76,10 +76,14 @@ def wanted(layers: Iterable[Layer], output: str | Sequence[str] = "", algorithm:
     outputs = ((output,) if isinstance(output, str) else tuple(output)) if output else _ends(here) or _ends(graph)
     if not outputs:
         raise DataError("no layer of the net has a top that can be an output", "name a blob as the output")
-    used = tuple(dict.fromkeys(node.outermost for node in ancestors(graph, outputs, given)))
+    names, used, before = list(outputs), dict[Layer, None](), -1
+    while len(used) > before:  # all of a container runs, and all that an algorithm makes of a layer
+        before = len(used)
+        used = dict.fromkeys(node.outermost for node in ancestors(graph, names, given))
+        names += [bottom for node in graph.nodes if node.outermost in used for bottom in node.bottoms]
     read = {*outputs, *(name for layer in used for name in bottoms_of(layer))}
     needed = tuple(name for name in given if name in read)
-    return Wanted(outputs, used, needed, sources, algorithm)
+    return Wanted(outputs, tuple(used), needed, sources, algorithm)
 
 
 def predict(

@@ -133,6 +133,16 @@ def test_blobs_inside_are_read_by_their_full_names() -> None:
     np.testing.assert_allclose(net.blob("two/a"), net.blob("x") @ W)
     np.testing.assert_allclose(net.predict(np.ones((5, 3)), "two/a"), np.ones((5, 3)) @ W)
     assert set(net.predict(np.ones((5, 3)), ["two/a", "y"])) == {"two/a", "y"}
+
+
+def test_blobs_inside_are_predicted_where_the_rest_of_the_container_reads_other_layers() -> None:
+    box = BoxLayer(
+        name="box", bottoms=["x", "z"], tops="y", layer=[matrix("a", "x"), AddLayer(bottoms=["a", "z"], tops="y")]
+    )
+    net = net_of(matrix("z", "x"), box, SquareLossLayer(bottoms="y"))
+    x = np.ones((5, 3))
+    np.testing.assert_allclose(net.predict(x, "box/a"), x @ net.parameters["box/a/W"].value)
+    np.testing.assert_allclose(net.predict(x, "y"), net.predict(x, "box/a") + net.predict(x, "z"))
     assert net.predict(np.ones((5, 3))).shape == (5, 3)  # by default what nobody outside reads
 
 

@@ -288,6 +288,7 @@ def test_in_other_phases_nothing_is_drawn():
     with net_of(x, CD(k=3)) as net:
         weight, b, c = parameters(net)
         h = sigmoid(x @ weight.T + c)
+        np.testing.assert_allclose(net.predict(x, "vis"), x)
         np.testing.assert_allclose(net.predict(x, "hid"), h)
         np.testing.assert_allclose(net.predict(x), sigmoid(h @ weight + b))  # by default what is reconstructed
         with net.derive("validation") as other:
