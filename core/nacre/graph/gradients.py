@@ -9,7 +9,7 @@ from ..errors import TopologyError
 
 if TYPE_CHECKING:
     from ..protocols.layer import Layer
-    from .wiring import Wiring
+    from .wiring import Wire, Wiring
 
 
 def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> list[bool]:
@@ -98,7 +98,8 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
             for index, position in one.consumers
             if going_back[index] and position not in wiring.nodes[index].without_gradient
         ]
-        if wanted[number] and len(users) > 1 and not insert_splits and not _in_one_container(wiring, users):
+        outside = _outside(wiring, one, users)
+        if wanted[number] and len(outside) > 1 and not insert_splits and not _in_one_container(wiring, outside):
             names = ", ".join(f"'{wiring.nodes[index].name}'" for index in users)
             raise TopologyError(
                 f"blob '{one.name}' feeds several layers that back-propagate: {names}",
@@ -130,6 +131,14 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
                     )
         for number in _passed_on(wiring, index):
             reached[number] = True
+
+
+def _outside(wiring: Wiring, wire: Wire, indices: Sequence[int]) -> list[int]:
+    """Return those nodes that are not in the container which writes a blob: that it reads its top, too, nobody sees."""
+    writer = wiring.nodes[wire.producer]
+    if writer.inside is None:
+        return list(indices)
+    return [index for index in indices if wiring.nodes[index].outermost is not writer.outermost]
 
 
 def _in_one_container(wiring: Wiring, indices: Sequence[int]) -> bool:

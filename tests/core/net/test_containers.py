@@ -27,6 +27,7 @@ from nacre import (
     fresh,
 )
 from nacre.graph.containers import expand, inner_layers, names_in
+from nacre.testing import check_net_gradients
 from nacre_layers import DropoutLayer
 from nacre_solvers import SGD, Snapshot
 from small_layers import AddLayer, MatrixLayer, PlainBackend, SquareLossLayer, State
@@ -393,6 +394,17 @@ def test_a_blob_read_twice_in_one_container_needs_no_split_but_by_two_layers_out
     net = net_of(*both, AddLayer(bottoms=["p", "q"], tops="y"), SquareLossLayer(bottoms="y"), input_gradients=["x"])
     run(net)
     with pytest.raises(TopologyError, match="blob 'x' feeds several layers that back-propagate: 'p/a', 'p/sum', 'q/a'"):
+        net.backward()
+
+
+def test_a_top_that_its_container_reads_too_needs_no_split() -> None:
+    inner = [matrix("a", "x", "h"), matrix("b", "h", "y")]
+    box = BoxLayer(name="box", bottoms="x", tops=["h", "y"], layer=inner)
+    layers = [box, AddLayer(bottoms=["h", "y"], tops="s"), SquareLossLayer(bottoms="s")]
+    assert max(error for _, error in check_net_gradients(net_of(*layers))) < 1e-6
+    net = net_of(*layers, matrix("c", "h", "z"), SquareLossLayer(name="other", bottoms="z"), input_gradients=["x"])
+    run(net)
+    with pytest.raises(TopologyError, match="blob 'h' feeds several layers that back-propagate: 'box/b', "):
         net.backward()
 
 
