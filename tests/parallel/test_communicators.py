@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from mpiexec import MPIEXEC, NEEDS_MPI
 from nacre.testing import CommunicatorTests
 from nacre_parallel import LocalCommunicator, MpiCommunicator, NcclCommunicator, ShmCommunicator
 from rank_pool import pool
-
-MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}")
-
 
 SPLITS = """
 from nacre_parallel import MpiCommunicator
@@ -104,36 +101,36 @@ class TestShm(CommunicatorTests):
         return [sys.executable, "-m", "nacre_parallel", "-n", str(size)]
 
 
-@pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
+@NEEDS_MPI
 class TestMpi(CommunicatorTests):
     communicator = MpiCommunicator
     sizes = (2, 3)
 
     def launcher(self, size: int) -> Sequence[str]:
-        return [MPIEXEC or "mpiexec", "-n", str(size)]
+        return [MPIEXEC, "-n", str(size)]
 
 
-@pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
+@NEEDS_MPI
 def test_splits_of_mpi_that_are_closed_can_be_made_without_end() -> None:
     done = subprocess.run(
-        [MPIEXEC or "mpiexec", "-n", "2", sys.executable, "-c", SPLITS], capture_output=True, text=True, check=False
+        [MPIEXEC, "-n", "2", sys.executable, "-c", SPLITS], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
+@NEEDS_MPI
 def test_an_mpi_that_cannot_count_so_far_does_what_all_do_together_in_pieces() -> None:
     done = subprocess.run(
-        [MPIEXEC or "mpiexec", "-n", "3", sys.executable, "-c", PIECES], capture_output=True, text=True, check=False
+        [MPIEXEC, "-n", "3", sys.executable, "-c", PIECES], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.long
-@pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
+@NEEDS_MPI
 def test_messages_of_mpi_may_be_larger_than_2_gib() -> None:
     done = subprocess.run(
-        [MPIEXEC or "mpiexec", "-n", "2", sys.executable, "-c", LARGE], capture_output=True, text=True, check=False
+        [MPIEXEC, "-n", "2", sys.executable, "-c", LARGE], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +13,10 @@ import numpy as np
 import pytest
 
 from divided_ranks import trained
+from mpiexec import MPIEXEC, NEEDS_MPI
 from nacre_onednn import OnednnBackend
 from rank_pool import pool
 
-MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}")
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 BY = {
     "data for convolutions, features for inner products": {"ip1": 1, "drop1": 1, "ip2": 1, "loss": -1},
@@ -73,11 +72,11 @@ def test_lenet_on_two_rank_processes_with_onednn(tmp_path: Path, way: str) -> No
 
 
 @pytest.mark.long
-@pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
+@NEEDS_MPI
 @pytest.mark.parametrize("way", BY)
 def test_lenet_on_two_processes_of_mpi(tmp_path: Path, way: str) -> None:
     file = net_file(tmp_path, way)
     path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
-    command = [MPIEXEC or "", "-n", "2", sys.executable, "-c", SCRIPT.format(path=file, steps=4)]
+    command = [MPIEXEC, "-n", "2", sys.executable, "-c", SCRIPT.format(path=file, steps=4)]
     done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=True)
     check_parameters(json.loads(done.stdout), trained(None, file, 4))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -17,6 +16,7 @@ import pytest
 
 from command_line import run
 from framework_ranks import averaged, in_threads, resume, run_file, start, train, validate_unevenly, without_group
+from mpiexec import MPIEXEC, NEEDS_MPI
 from nacre import ConfigError, Framework, RankError, make_component
 from nacre.config import load
 from nacre.testing.crew import ThreadCommunicator, crew, together
@@ -33,7 +33,6 @@ CLUSTERS = Path(__file__).resolve().parents[2] / "examples/cluster"
 DEMO = CLUSTERS.parent / "digits/lenet.toml"
 ONE_GROUP = {"type": "Downpour", "worker_groups": 1, "staleness": 0}
 PLUGIN = Path(__file__).with_name("rank_plugin.py")
-MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}")
 PATIENCE = 600
 SEEDS = 5
 AT_THE_END = ["callback.ValidationPerformance.every_n_iter=1500"]
@@ -441,11 +440,11 @@ def test_a_training_closes_the_communicators_that_were_made_for_it(name: str, ma
 
 
 @pytest.mark.long
-@pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
+@NEEDS_MPI
 @pytest.mark.parametrize("name", RANKS)
 def test_examples_of_clusters_learn_under_mpi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
-    words = [MPIEXEC or "", "-n", str(RANKS[name]), sys.executable, "-m", "nacre", "train", str(FILES[name])]
+    words = [MPIEXEC, "-n", str(RANKS[name]), sys.executable, "-m", "nacre", "train", str(FILES[name])]
     for one in ("solver.max_iter=150", "callback.ValidationPerformance.every_n_iter=150", *SETS[name]):
         words += ["--set", one]
     done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=PATIENCE)

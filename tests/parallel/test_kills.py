@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 import nacre
+from mpiexec import NEEDS_MPI
 from rank_trials import Commands
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = Path(__file__).with_name("rank_plugin.py")
 N_ITER = 8
-TRIALS = 20
+TRIALS = {"shm": 9, "mpi": 1}
+"""Kills of each way; those of MPI, which starts slowly, are many in the long tests of test_train.py."""
 NET = """
 name = "tiny"
 seed = 3
@@ -76,13 +78,15 @@ def commands_() -> Iterator[Commands]:
         yield made
 
 
-def train(commands: Commands, folder: Path, way: str, doom: str = "", workers: int = 2) -> dict[str, np.ndarray]:
+def train(
+    commands: Commands, folder: Path, way: str, doom: str = "", workers: int = 2, by: str = "shm"
+) -> dict[str, np.ndarray]:
     """Train in a folder; return the parameters at the end."""
     source, features = WAYS[way]
     (folder / "tiny.toml").write_text(NET.format(source=source, features=features) + (DOOM + doom if doom else ""))
     if not (folder / "train.h5").exists():
         shutil.copy(ROOT / "examples/digits/train.h5", folder / "train.h5")
-    several = ["--workers", workers] if workers > 1 else []
+    several = ["--workers", workers, "--communicator", by] if workers > 1 else []
     options = ["--plugin", PLUGIN, *several, *(["--restarts", 3] if doom else [])]
     code, told, errors = commands.run(folder, "train", "tiny.toml", *options)
     assert code == 0, f"{told}\n{errors}"
@@ -93,13 +97,14 @@ def train(commands: Commands, folder: Path, way: str, doom: str = "", workers: i
     return found.parameters()
 
 
+@pytest.mark.parametrize("by", ["shm", pytest.param("mpi", marks=NEEDS_MPI)])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_killed_rank_changes_no_weight(commands: Commands, tmp_path: Path, way: str) -> None:
+def test_a_killed_rank_changes_no_weight(commands: Commands, tmp_path: Path, way: str, by: str) -> None:
     whole = train(commands, tmp_path, way)
-    draw = random.Random(way)
-    for _ in range(TRIALS // len(WAYS)):
+    draw = random.Random(way + by)
+    for _ in range(TRIALS[by]):
         doom = f"at = {draw.randrange(1, N_ITER)}\nrank = {draw.randrange(2)}"
-        found = train(commands, tmp_path, way, doom)
+        found = train(commands, tmp_path, way, doom, by=by)
         (tmp_path / "doomed").unlink()
         for name, value in whole.items():
             assert (found[name] == value).all(), f"{doom}: {name}"

@@ -17,14 +17,13 @@ import numpy as np
 import pytest
 
 import nacre
+from mpiexec import MPIEXEC, NEEDS_MPI
 from nacre.cli.ranks import resuming
 from nacre_parallel import Ranks
 from rank_trials import Commands
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = Path(__file__).with_name("rank_plugin.py")
-MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}")
-NEEDS_MPI = pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
 NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system has no /proc")
 LIMIT = 600.0  # seconds after which a command is taken to hang
 LAST = 8
@@ -375,7 +374,7 @@ def test_ranks_of_mpi_end_with_the_process_that_started_them(folder: Path) -> No
 
 @NEEDS_MPI
 def test_an_error_of_all_ranks_of_mpi_is_told_once(folder: Path) -> None:
-    launcher = [MPIEXEC or "", "-n", "3"]
+    launcher = [MPIEXEC, "-n", "3"]
     words = mpi("--set", "layer.train.batch_size=1", "--json", launcher=launcher)
     done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 2
@@ -388,7 +387,7 @@ def test_an_error_of_all_ranks_of_mpi_is_told_once(folder: Path) -> None:
 def test_ranks_that_disagree_on_the_framework_are_told_so(folder: Path, other: str) -> None:
     (folder / "other.toml").write_text(f"{NET}{other}\n")
     one = [sys.executable, "-m", "nacre", "train"]
-    words = [MPIEXEC or "", "-n", "1", *one, "tiny.toml", ":", "-n", "1", *one, "other.toml"]
+    words = [MPIEXEC, "-n", "1", *one, "tiny.toml", ":", "-n", "1", *one, "other.toml"]
     done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 2
     assert "the ranks do not train the same: framework: type is 'AllReduce' on rank 0, but" in done.stderr

@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 
 import nacre
+from mpiexec import MPIEXEC, NEEDS_MPI
 from slurm import MISSING, slurm
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = Path(__file__).with_name("rank_plugin.py")
-MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}")
-NEEDS_MPI = pytest.mark.skipif(MPIEXEC is None, reason="no mpich beside this Python (nacre[mpi])")
 NEEDS_SLURM = pytest.mark.skipif(bool(MISSING), reason=f"no Slurm here (Debian's packages): {', '.join(MISSING)}")
 SRUN = "srun", "--ntasks=2", "--mpi=pmi2", "--kill-on-bad-exit"
 LIMIT = 120.0  # seconds after which a training is taken to hang
@@ -240,7 +239,7 @@ def test_options_are_refused_where_they_mean_nothing(folder: Path) -> None:
 
 @NEEDS_MPI
 def test_mpiexec_starts_ranks_too(done: dict[int, Done], folder: Path) -> None:
-    told, errors = train(before=[MPIEXEC or "mpiexec", "-n", "2"])
+    told, errors = train(before=[MPIEXEC, "-n", "2"])
     assert errors == ""
     assert without_speed(told) == without_speed(done[1].told)
     check_close(parameters(), done[1].parameters)
@@ -249,7 +248,7 @@ def test_mpiexec_starts_ranks_too(done: dict[int, Done], folder: Path) -> None:
 @pytest.mark.long
 @NEEDS_MPI
 def test_an_error_of_one_rank_of_mpi_is_that_of_all(folder: Path) -> None:
-    _, errors = train(doom='at = 5\nhow = "raise"', before=[MPIEXEC or "mpiexec", "-n", "2"], code=2)
+    _, errors = train(doom='at = 5\nhow = "raise"', before=[MPIEXEC, "-n", "2"], code=2)
     assert "error: rank 1 of 2: the well has run dry" in errors
 
 
@@ -264,7 +263,7 @@ def in_slurm_(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
 @NEEDS_MPI
 @NEEDS_SLURM
 def test_slurm_starts_ranks_too(in_slurm: None, done: dict[int, Done], folder: Path) -> None:
-    for before in (SRUN, ("salloc", "--quiet", "--ntasks=2", MPIEXEC or "mpiexec", "-n", "2")):
+    for before in (SRUN, ("salloc", "--quiet", "--ntasks=2", MPIEXEC, "-n", "2")):
         told, _ = train(before=before)
         assert without_speed(told) == without_speed(done[1].told)
         check_close(parameters(), done[1].parameters)
