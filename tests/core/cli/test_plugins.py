@@ -256,7 +256,7 @@ def test_lock_pins_names_that_two_offer(empty: Path, install: Install, new_regis
         install(name, "1 / 0")
     os.environ |= {"NACRE_ALLOW_EDITABLE": "1", "NACRE_DISABLE_PLUGINS": "off"}
     for folder in (empty.parent / "site").glob("*.dist-info"):
-        (folder / "RECORD").write_text(f"{folder.name[:-13]}_light.py,sha256=x,1\n")
+        (folder / "RECORD").write_text("light.dat,sha256=x,1\n")
     registry = new_registry()
     with pytest.raises(RegistryError, match=r"layer 'Calm' is offered by one 1\.0 and two 1\.0"):
         registry.find("layer", "Calm")
