@@ -66,6 +66,9 @@ class TestPoolingKernel(OnCupy):
         yield Example({"kernel": 3, "stride": 2, "pad": 1, "neuron": "ReLU"}, [(2, 8, 7, 6)], label="overhang")
         yield Example({"kernel": 3, "stride": 2, "pooling": "Mean"}, [(2, 3, 8, 7), (2, 3, 8, 7)], label="two means")
         yield Example({"kernel": 2, "tops": ("y", "mask")}, [(3, 8, 4, 5)], tops=2, label="mask")
+        of_one_pixel = {"kernel": 2, "pad": 1, "bottoms": ("a", "b"), "tops": ("y", "z", "mask", "marks")}
+        yield Example(of_one_pixel, [(2, 3, 1, 1), (2, 1, 2, 1)], tops=4, label="images of one pixel or one channel")
+        yield Example({"kernel": 2, "pad": 1, "axes": (1,)}, [(2, 1, 2, 3)], label="more channels than one")
         yield Example({"pooling": "Stochastic"}, [(3, 2, 6, 6)], label="declined")
 
     def strategy(self):

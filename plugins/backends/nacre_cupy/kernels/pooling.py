@@ -122,9 +122,11 @@ class PoolingKernel(CudaKernel):
                 self.intermediates.append(backend.blob(grid.counts, "uint8" if small else "int32"))
 
     def ready(self) -> None:
-        self.extents = [
-            extent_of(one.shape, grid.axes, one.layout) for one, grid in zip(self.inputs, self.grids, strict=True)
-        ]
+        # images of one pixel, or one channel, are plain; the windows along their padding make others of them
+        pairs = list(zip(self.inputs, self.blobs, strict=False))
+        self.layouts = [x.layout if x.layout != "plain" else y.layout for x, y in pairs]
+        triples = zip(self.inputs, self.grids, self.layouts, strict=True)
+        self.extents = [extent_of(x.shape, grid.axes, layout) for x, grid, layout in triples]
 
     def forward(self, inputs: list[Own]) -> None:
         for index, (x, y, extent) in enumerate(zip(inputs, self.blobs, self.extents, strict=False)):
@@ -136,7 +138,7 @@ class PoolingKernel(CudaKernel):
             mask = self.blobs[len(inputs) + index] if _has_masks(self.layer) else None
             # distances of neighbouring windows and channels in the mask, which may lie in another order than y
             steps = (extent.inner, 1)
-            if mask is not None and mask.layout == "plain" != x.layout:
+            if mask is not None and mask.layout == "plain" != self.layouts[index]:
                 steps = (1, extent.down.count * extent.across.count)
             kept = None if self.diffs[index] is None else self.intermediates[self.winners[index]]
             name = f"max_forward<{kind}, {self.indices[index]}>"
