@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Backend, HostMemory, LayerState, MethodState, Own, Parameter
+from nacre import Backend, HostFunctions, HostMemory, LayerState, MethodState, Own, Parameter
 from nacre.protocols.backend import Step
 
 BLOCK = 4
@@ -239,10 +239,12 @@ ForeignArray.__hash__ = None  # type: ignore[assignment]
 
 
 class ForeignNumpy:
-    """NumPy's functions over foreign arrays."""
+    """NumPy's functions over foreign arrays, those of whole numbers alone as a backend has to have them."""
+
+    functions = HostFunctions()
 
     def __getattr__(self, name: str) -> Any:
-        function = getattr(np, name)
+        function = getattr(self.functions, name)
         if not callable(function) or (isinstance(function, type) and name != "finfo"):
             return function
 

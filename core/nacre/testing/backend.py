@@ -277,6 +277,19 @@ class BackendTests(Checks):
             self._compare(bench, "logical_not", truth[:1], "bool")
             self._compare(bench, "clip", [x[:40], -0.5, 0.7])
 
+    def test_whole_numbers(self, dtype: str) -> None:
+        """Functions of whole numbers alone compute them in the type of a floating `out`: see `FloatingFunction`."""
+        bench = Bench(self.opened(), dtype)
+        names = (*ONE, *OF_POSITIVE, *TWO, "matmul", "sum", "max", "min")
+        for kind, name in itertools.product(INTEGERS, names):
+            x = np.arange(0, 256, 16).astype(kind).reshape(4, 4)
+            try:
+                with np.errstate(all="ignore"):
+                    self._compare(bench, name, [x, x[::-1]] if name in (*TWO, "matmul") else [x])
+            except Exception as error:
+                remedy = "compute whole numbers in the type of a floating out, as nacre.FloatingFunction does"
+                raise AssertionError(f"xp.{name} of {kind} into an out of {dtype}: {error}; {remedy}") from error
+
     def test_reductions(self, dtype: str) -> None:
         """Sums, maxima and products of matrices are NumPy's, along any axis, into `out`; sums of much stay exact."""
         bench = Bench(self.opened(), dtype)
@@ -323,6 +336,12 @@ class BackendTests(Checks):
         out = bench.spoiled((3, 4))
         xp.take(bench.put(x), numbers, axis=0, out=out)
         assert_close(bench.get(out), x[[4, 0, 4]], "xp.take(a, numbers, axis=0)", 0.0)
+        what = f"xp.take of bool into an out of {dtype}"
+        try:
+            xp.take(cut, numbers, axis=0, out=out)
+        except Exception as error:
+            raise AssertionError(f"{what}: {error}") from error
+        assert_close(bench.get(out), mask[[4, 0, 4]].astype(dtype), what, 0.0)
 
     def test_random(self) -> None:
         """Random numbers are those that `nacre.random` describes, bit for bit, in both types."""
@@ -604,7 +623,7 @@ class BackendTests(Checks):
                 bench.backend.from_host(one, array)
             arrays.append(array)
         kind = result or bench.dtype
-        wanted = getattr(np, name)(*given)
+        wanted = getattr(np, name)(*(np.asarray(one, bench.dtype) for one in given))
         out = bench.backend.empty(wanted.shape, kind)
         spoil(bench.backend, [out])
         function = getattr(bench.backend.xp, name, None)
