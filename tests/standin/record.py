@@ -1,4 +1,7 @@
-"""Writes interface.json: what the real CuPy has. It needs no GPU: pip install cupy-cuda13x, python record.py."""
+"""Writes interface.json: what the real CuPy has. It needs no GPU, but CuPy with NCCL.
+
+pip install cupy-cuda13x nvidia-nccl-cu13, python record.py.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 import nacre.discovery.registry
 from command_line import run
 from fake_backends import BlockedBackend, BlockedInnerProduct
-from nacre import HostMemory, Layer, MethodState, Names, Neuron
+from nacre import HostMemory, Layer, MethodState, NacreError, Names, Neuron
 from nacre.config import load
 from nacre.protocols.layer import TRAITS
 
@@ -402,9 +402,16 @@ def test_backends() -> None:
         def unusable(cls) -> str | None:
             raise OSError("no driver")
 
+    class Refused(HostMemory):
+        name, lineage = "refused", ("refused",)
+
+        def environment(self) -> dict[str, object]:
+            raise NacreError("THREADS=0, but one is needed", "set it to 1")
+
     here = nacre.discovery.registry.registry()
     here.register(Broken, "broken", "backend", "acme")
     here.register(Raising, "raising", "backend", "acme")
+    here.register(Refused, "refused", "backend", "acme")
     Path("gone.py").write_text(
         "from nacre import hookimpl\n@hookimpl\ndef offer_backends():\n    return {'gone': 'no_such_module:Gone'}\n"
     )
@@ -414,8 +421,9 @@ def test_backends() -> None:
     assert named(found, "numpy")["environment"]["threads"] > 0
     assert named(found, "broken")["reason"] == "there is no such device"
     assert named(found, "raising")["reason"] == "checking it raised OSError: no driver"
+    assert named(found, "refused")["reason"] == "THREADS=0, but one is needed; set it to 1"
     assert "No module named 'no_such_module'" in named(found, "gone")["reason"]
-    assert not any(named(found, name)["usable"] for name in ("broken", "raising", "gone"))
+    assert not any(named(found, name)["usable"] for name in ("broken", "raising", "refused", "gone"))
     lines = [line.split() for line in run("backends").out.splitlines()]
     assert ["broken", "no", "acme", "there", "is", "no", "such", "device"] in lines
 

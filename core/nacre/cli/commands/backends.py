@@ -9,6 +9,7 @@ import click
 from ..options import common, json_option
 
 if TYPE_CHECKING:
+    from ...errors import NacreError
     from ...protocols.backend import Backend
 
 
@@ -41,7 +42,7 @@ def backends() -> list[dict[str, Any]]:
     """Return every backend that is offered; for a broken one, with the reason."""
     from ...discovery.guard import ForeignError, described, guarded
     from ...discovery.registry import registry
-    from ...errors import PluginError
+    from ...errors import NacreError
 
     here = registry()
     found: list[dict[str, Any]] = []
@@ -49,10 +50,11 @@ def backends() -> list[dict[str, Any]]:
         environment: dict[str, Any] = {}
         try:
             reason, environment = guarded(_asked, here.open_offer(offer))
-        except PluginError as error:
-            reason = "; ".join(part for part in (str(error.args[0]), error.remedy) if part)
+        except NacreError as error:
+            reason = _in_one_line(error)
         except ForeignError as failure:
-            reason = f"checking it raised {described(failure.error)}"
+            error = failure.error
+            reason = _in_one_line(error) if isinstance(error, NacreError) else f"checking it raised {described(error)}"
         found.append(
             {
                 "name": here.name_of(offer),
@@ -75,6 +77,11 @@ def libraries() -> dict[str, list[str]]:
     here = Registry(environ={**os.environ, "NACRE_NO_PLUGINS": "1"})
     said = {here.name_of(offer): list(here.open_offer(offer).libraries()) for offer in here.offers("backend")}
     return {name: some for name, some in said.items() if some}
+
+
+def _in_one_line(error: NacreError) -> str:
+    """Return an error's sentence and its remedy."""
+    return "; ".join(part for part in (str(error.args[0]), error.remedy) if part)
 
 
 def _asked(backend: type[Backend]) -> tuple[str | None, dict[str, Any]]:
