@@ -99,6 +99,13 @@ def test_every_hook_and_every_kind_is_documented() -> None:
     assert [kind for kind in sorted(kinds) if f"`{kind}`" not in page] == []
 
 
+def test_everything_that_a_backend_may_define_is_documented() -> None:
+    page = (DOCS / "writing-a-backend.md").read_text(encoding="utf-8")
+    names = [name for name in vars(nacre.Backend) if not name.startswith(("_", "nacre_"))]
+    assert len(names) > 30
+    assert [name for name in names if not re.search(rf"`{name}\b", page)] == []
+
+
 def test_every_key_of_a_net_file_is_documented() -> None:
     page = (DOCS / "net-files.md").read_text(encoding="utf-8")
     assert [key for key in config._TOP if f"`{key}`" not in page and f"[{key}]" not in page] == []
