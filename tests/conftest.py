@@ -21,6 +21,7 @@ from forging import trials
 from nacre.discovery.discovery import GROUP
 from nacre.discovery.registry import Registry
 from nacre.files import remote
+from nacre.testing.kernels import KernelTests
 from nacre.testing.suite import Suite
 from registries import NewRegistry, use_registry
 
@@ -39,6 +40,7 @@ collect_ignore = ["released"]  # packages with tests of their own, which test_re
 settings.register_profile("nacre", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("nacre")
 Suite.max_examples = trials(3, 10)
+KernelTests.max_examples = trials(3, 200)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -477,6 +477,14 @@ class TestEmbeddingKernel(KernelTests):
         yield Example(fields, [np.zeros((2, 3), np.int32)] * 2, label="two bottoms: declined")
         yield Example(fields, [np.zeros((2, 3), np.int8)], label="numbers of int8: declined")
 
+    def strategy(self):
+        def example(shape: list[int], kind: str, seed: int, **fields: Any) -> Example:
+            return Example(fields, [np.random.default_rng(seed).integers(0, fields["input_dim"], shape).astype(kind)])
+
+        shapes, kinds = st.lists(st.integers(1, 9), min_size=1, max_size=4), st.sampled_from(["int64", "float32"])
+        sizes = {"input_dim": st.integers(1, 20), "output_dim": st.integers(1, 40), "bias": st.booleans()}
+        return st.builds(example, shapes, kinds, st.integers(0, 99), **sizes)
+
 
 @needs_helper
 def test_numbers_beyond_an_embedding_are_told() -> None:

@@ -130,8 +130,13 @@ class TestInnerProductKernel(KernelTests):
         yield Example({"output_dim": 4, "transpose": True}, [(3, 2)], label="transposed: declined")
 
     def strategy(self):
-        fields = st.fixed_dictionaries({"output_dim": st.integers(1, 40), "bias": st.booleans()})
-        return st.builds(lambda one, shape: Example(one, [shape]), fields, IMAGES)
+        def example(shape: tuple[int, ...], before: int, **fields: Any) -> Example:
+            return Example({**fields, "axis": before % (len(shape) - 1) + 1}, [shape])
+
+        shapes = st.one_of(IMAGES, st.lists(st.integers(1, 12), min_size=2, max_size=5).map(tuple))
+        neurons = st.sampled_from(["Identity", "ReLU"])
+        sizes = {"output_dim": st.integers(1, 40), "bias": st.booleans(), "neuron": neurons}
+        return st.builds(example, shapes, st.integers(0, 3), **sizes)
 
 
 @pytest.mark.parametrize("shape", [(3, 16, 4, 5), (3, 20, 4, 5), (3, 2, 4, 5), (4, 7), (2, 3, 4)])

@@ -232,8 +232,11 @@ class TestSoftmaxKernel(KernelTests):
         yield Example({"axis": 0}, [(3, 5)], label="the batch: declined")
 
     def strategy(self) -> Any:
-        rows, images = st.tuples(st.integers(1, 9), st.integers(1, 99)), st.tuples(*[st.integers(1, 17)] * 3)
-        return st.one_of(rows, images).map(lambda shape: Example({}, [shape]))
+        rows = st.lists(st.integers(1, 9), min_size=1, max_size=3)
+        scores = st.builds(lambda some, classes: (*some, classes), rows, st.integers(1, 99))
+        images = st.lists(st.integers(1, 17), min_size=3, max_size=4).map(tuple)
+        axes = st.sampled_from([1, -1])
+        return st.builds(lambda shape, axis: Example({"axis": axis}, [shape]), st.one_of(scores, images), axes)
 
 
 NEURONS = [
