@@ -107,6 +107,32 @@ def test_shared_products_have_the_bits_of_numpy(count):
     np.testing.assert_array_equal(matrix, a[0, 0] @ b[0, 0])
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(301, 128, 64), (3, 1024, 701), (1024, 1024, 1), (2, 3, 4)])
+def test_one_large_product_uses_every_thread(count, rows, inner, columns):
+    xp, used, large = Functions(POOLS[count]), [], rows * inner * columns >= functions.LARGE_PRODUCT
+
+    def note(*inputs, out):
+        used.append(threading.get_ident())
+        return np.matmul(*inputs, out=out)
+
+    note.nin = 2
+    xp.matmul.function = note
+    a, b, out = numbers(inner, rows).T, numbers(inner, columns, seed=1), unset(rows, columns)
+    assert xp.matmul(a, b, out=out) is out
+    np.testing.assert_allclose(out, np.matmul(a, b), rtol=1e-12, atol=1e-12)
+    assert len(used) == len(set(used)) == (count if large else 1)
+
+
+def test_a_large_product_that_numpy_refuses_or_copies_is_left_to_it():
+    xp, x = Functions(POOLS[2]), numbers(128, 128)
+    for other, out in ((numbers(127, 128), unset(128, 128)), (x, unset(1, 128))):
+        with pytest.raises(ValueError, match="mismatch"):
+            xp.matmul(x, other, out=out)
+    expected = x @ x.T
+    np.testing.assert_allclose(xp.matmul(x, x.T, out=x), expected, rtol=1e-12, atol=1e-12)
+
+
 def test_shared_functions_are_numpys_for_all_else():
     xp, x = Functions(POOLS[3]), numbers(3, functions.LARGE)
     assert xp.add.reduce(x[0]) == np.add.reduce(x[0]) and xp.float32 is np.float32 and xp.pi == np.pi

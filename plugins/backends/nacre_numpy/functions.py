@@ -14,13 +14,16 @@ from .threads import Pool
 
 LARGE = 1 << 16
 """Numbers of a result from which on it is worth waking threads."""
+LARGE_PRODUCT = 1 << 20
+"""Multiplications of one product of two matrices from which on it is."""
 
 
 class Functions(HostFunctions):
-    """NumPy's namespace, with element-wise functions, copies and products of several matrices on a pool's threads.
+    """NumPy's namespace, with element-wise functions, copies and products of matrices on a pool's threads.
 
     A call is shared out if it has no options but `out`, an array that is large. The numbers are NumPy's own for every
-    number of threads, because none depends on those beside it, and each matrix is multiplied as a whole.
+    number of threads, because none depends on those beside it; the last digits of one large product may differ, as
+    BLAS multiplies the rows or the columns of each thread by themselves.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -66,7 +69,33 @@ class ElementWise(FloatingFunction):
 
 
 class MatMul(ElementWise):
-    """Products of matrices: those of several are shared out, each as a whole."""
+    """Products of matrices: those of several are shared out, each as a whole, and one large one by rows or columns."""
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        out: Any = options.get("out")
+        if len(inputs) != 2 or len(options) != 1 or not self._is_one_large(out, inputs):
+            return super().__call__(*inputs, **options)
+        kind, (one, other) = self.type_for(inputs, options), inputs
+        function = self.function if kind is None else partial(self.function, dtype=kind)
+        by_rows = len(out) >= out.shape[1]
+
+        def work(start: int, stop: int, worker: int) -> None:
+            piece = slice(start, stop)
+            if by_rows:
+                function(one[piece], other, out=out[piece])
+            else:
+                function(one, other[:, piece], out=out[:, piece])
+
+        self.pool.parallel(work, max(out.shape))
+        return out
+
+    def _is_one_large(self, out: Any, inputs: Sequence[Any]) -> bool:
+        if self.pool.count == 1 or any(type(one) is not np.ndarray or one.ndim != 2 for one in (out, *inputs)):
+            return False
+        (rows, inner), (also_inner, columns) = (one.shape for one in inputs)
+        if out.shape != (rows, columns) or inner != also_inner or out.size * inner < LARGE_PRODUCT:
+            return False  # NumPy says what is wrong
+        return max(out.shape) >= self.pool.count and not any(np.may_share_memory(one, out) for one in inputs)
 
     def _axis(self, out: Any, inputs: Sequence[Any]) -> int | None:
         if self.pool.count == 1 or any(type(one) is not np.ndarray or one.ndim < 2 for one in (out, *inputs)):
