@@ -47,9 +47,11 @@ INLINE_ON WIDE with_sign(WIDE y, WIDE x) {
 /* 1 where x is 0 or above, or with `strictly` only above, and `other` elsewhere, where x is NaN too. */
 INLINE_ON WIDE one_where_positive(WIDE x, WIDE other, const int strictly) {
 #if BITS == 256
-    return _mm256_blendv_ps(other, ALL(1), _mm256_cmp_ps(x, ZERO(), strictly ? _CMP_GT_OQ : _CMP_GE_OQ));
+    WIDE there = strictly ? _mm256_cmp_ps(x, ZERO(), _CMP_GT_OQ) : _mm256_cmp_ps(x, ZERO(), _CMP_GE_OQ);
+    return _mm256_blendv_ps(other, ALL(1), there);
 #else
-    return _mm512_mask_mov_ps(other, _mm512_cmp_ps_mask(x, ZERO(), strictly ? _CMP_GT_OQ : _CMP_GE_OQ), ALL(1));
+    __mmask16 there = strictly ? _mm512_cmp_ps_mask(x, ZERO(), _CMP_GT_OQ) : _mm512_cmp_ps_mask(x, ZERO(), _CMP_GE_OQ);
+    return _mm512_mask_mov_ps(other, there, ALL(1));
 #endif
 }
 
