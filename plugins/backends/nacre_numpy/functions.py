@@ -61,50 +61,47 @@ class ElementWise(FloatingFunction):
         function = self.function if kind is None else partial(self.function, dtype=kind)
         if axis is None:
             return function(*inputs, **options)
-        share(self.pool, function, inputs, out, axis)
+        self._share(function, inputs, out, axis)
         return out
 
     def _axis(self, out: Any, inputs: Sequence[Any]) -> int | None:
         return shared_axis(out, inputs, self.pool.count)
 
+    def _share(self, function: Callable[..., Any], inputs: Sequence[Any], out: Any, axis: int) -> None:
+        share(self.pool, function, inputs, out, axis)
+
 
 class MatMul(ElementWise):
     """Products of matrices: those of several are shared out, each as a whole, and one large one by rows or columns."""
 
-    def __call__(self, *inputs: Any, **options: Any) -> Any:
-        out: Any = options.get("out")
-        if len(inputs) != 2 or len(options) != 1 or not self._is_one_large(out, inputs):
-            return super().__call__(*inputs, **options)
-        kind, (one, other) = self.type_for(inputs, options), inputs
-        function = self.function if kind is None else partial(self.function, dtype=kind)
-        by_rows = len(out) >= out.shape[1]
-
-        def work(start: int, stop: int, worker: int) -> None:
-            piece = slice(start, stop)
-            if by_rows:
-                function(one[piece], other, out=out[piece])
-            else:
-                function(one, other[:, piece], out=out[:, piece])
-
-        self.pool.parallel(work, max(out.shape))
-        return out
-
-    def _is_one_large(self, out: Any, inputs: Sequence[Any]) -> bool:
-        if self.pool.count == 1 or any(type(one) is not np.ndarray or one.ndim != 2 for one in (out, *inputs)):
-            return False
-        (rows, inner), (also_inner, columns) = (one.shape for one in inputs)
-        if out.shape != (rows, columns) or inner != also_inner or out.size * inner < LARGE_PRODUCT:
-            return False  # NumPy says what is wrong
-        return max(out.shape) >= self.pool.count and not any(np.may_share_memory(one, out) for one in inputs)
-
     def _axis(self, out: Any, inputs: Sequence[Any]) -> int | None:
         if self.pool.count == 1 or any(type(one) is not np.ndarray or one.ndim < 2 for one in (out, *inputs)):
             return None
+        axis = self._axis_of_one(out, inputs) if out.ndim == 2 else self._axis_of_several(out, inputs)
+        return None if axis is None or any(np.may_share_memory(one, out) for one in inputs) else axis
+
+    def _axis_of_one(self, out: Any, inputs: Sequence[Any]) -> int | None:
+        one, other = inputs
+        if one.ndim != 2 or other.ndim != 2 or one.shape[1] != len(other) or out.shape != (len(one), other.shape[1]):
+            return None  # NumPy says what is wrong
+        large = out.size * len(other) >= LARGE_PRODUCT and max(out.shape) >= self.pool.count
+        return int(len(out) < out.shape[1]) if large else None
+
+    def _axis_of_several(self, out: Any, inputs: Sequence[Any]) -> int | None:
         whole = [one for one in inputs if one.ndim == out.ndim]  # others are the same for each of them
-        if out.ndim < 3 or len(out) < 2 or not whole or any(len(one) != len(out) for one in whole):
+        if len(out) < 2 or not whole or any(len(one) != len(out) for one in whole):
             return None
-        large = out.size * inputs[0].shape[-1] >= LARGE
-        return 0 if large and not any(np.may_share_memory(one, out) for one in inputs) else None
+        return 0 if out.size * inputs[0].shape[-1] >= LARGE else None
+
+    def _share(self, function: Callable[..., Any], inputs: Sequence[Any], out: Any, axis: int) -> None:
+        if out.ndim > 2:
+            super()._share(function, inputs, out, axis)
+            return
+        one, other = inputs  # rows of the first, or columns of the second, with the whole of the other
+        if axis == 0:
+            share(self.pool, lambda rows, *, out: function(rows, other, out=out), (one,), out, axis)
+        else:
+            share(self.pool, lambda columns, *, out: function(one, columns, out=out), (other,), out, axis)
 
 
 def shared_axis(out: Any, inputs: Sequence[Any], threads: int) -> int | None:
