@@ -35,7 +35,7 @@ INLINE float times_density(float y, float a) {
     float high = a + rounding - rounding;
     float most = -0.5f * high * high, rest = -0.5f * (a - high) * (a + high);
     uint32_t n;
-    float whole = whole_of(most + rest, &n), p = 1 + near_one(without(most, whole) + rest);
+    float whole = whole_of(most + rest, &n), p = 1 + near_one(WITHOUT(most, whole) + rest);
     return scaled_down(y * 0.39894228f * p, n);
 }
 

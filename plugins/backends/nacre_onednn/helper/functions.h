@@ -20,29 +20,36 @@ INLINE float of_bits(uint32_t bits) {
     return x;
 }
 
+/* Formulas of numbers, which wide_functions.h takes for registers of them. */
+
+/* 1 / log 2; and what makes a sum whole. */
+#define PER_LOG2 0x1.715476p0f
+#define ROUNDING 0x1.8p23f
+
+/* x - n log 2. */
+#define WITHOUT(x, n) ((x) - (n) * 0x1.62e4p-1f - (n) * 0x1.7f7d1cp-20f)
+
+/* exp(r) - 1 for |r| <= log(2) / 2, as the end of a function. */
+#define RETURN_NEAR_ONE(type, r)                                                                                       \
+    type z = r * r, p = 1.9875691500e-4f * r + 1.3981999507e-3f;                                                       \
+    p = p * z + (8.3334519073e-3f * r + 4.1665795894e-2f);                                                             \
+    p = p * z + (1.6666665459e-1f * r + 5.0000001201e-1f);                                                             \
+    return p * z + r
+
 /* The whole number n that is nearest to x / log 2, for x from -130 to 1; gives its bits, too. */
 INLINE float whole_of(float x, uint32_t *n) {
-    const float rounding = 0x1.8p23f; /* a sum with it is whole */
-    float whole = x * 0x1.715476p0f + rounding;
+    const float rounding = ROUNDING;
+    float whole = x * PER_LOG2 + rounding;
     *n = bits_of(whole) - bits_of(rounding);
     return whole - rounding;
 }
 
-/* x - n log 2. */
-INLINE float without(float x, float whole) { return x - whole * 0x1.62e4p-1f - whole * 0x1.7f7d1cp-20f; }
-
-/* exp(r) - 1 for |r| <= log(2) / 2. */
-INLINE float near_one(float r) {
-    float z = r * r, p = 1.9875691500e-4f * r + 1.3981999507e-3f;
-    p = p * z + (8.3334519073e-3f * r + 4.1665795894e-2f);
-    p = p * z + (1.6666665459e-1f * r + 5.0000001201e-1f);
-    return p * z + r;
-}
+INLINE float near_one(float r) { RETURN_NEAR_ONE(float, r); }
 
 /* exp(x - n log 2) - 1, and the bits of n. */
 INLINE float reduced(float x, uint32_t *n) {
     float whole = whole_of(x, n);
-    return near_one(without(x, whole));
+    return near_one(WITHOUT(x, whole));
 }
 
 /* 2^n for n from -126 to 127. */

@@ -3,6 +3,7 @@
 #ifndef NACRE_WIDE_FUNCTIONS_H
 #define NACRE_WIDE_FUNCTIONS_H
 
+#include "functions.h"
 #include "registers.h"
 
 /* p 2^n for |p| below 2 and whole n from -190 to 0, where only the result may be denormal. */
@@ -15,15 +16,12 @@ INLINE_ON WIDE wide_scaled_down(WIDE p, WIDE n) {
 #endif
 }
 
+INLINE_ON WIDE wide_near_one(WIDE r) { RETURN_NEAR_ONE(WIDE, r); }
+
 /* exp(x - n log 2) - 1 for the whole number n that is nearest to x / log 2, for x from -130 to 1. */
 INLINE_ON WIDE wide_reduced(WIDE x, WIDE *n) {
-    const WIDE rounding = ALL(0x1.8p23f); /* a sum with it is whole */
-    *n = SUB(FMA(x, ALL(0x1.715476p0f), rounding), rounding);
-    WIDE r = x - *n * ALL(0x1.62e4p-1f) - *n * ALL(0x1.7f7d1cp-20f);
-    WIDE z = r * r, p = ALL(1.9875691500e-4f) * r + ALL(1.3981999507e-3f);
-    p = p * z + (ALL(8.3334519073e-3f) * r + ALL(4.1665795894e-2f));
-    p = p * z + (ALL(1.6666665459e-1f) * r + ALL(5.0000001201e-1f));
-    return p * z + r;
+    *n = SUB(FMA(x, ALL(PER_LOG2), ALL(ROUNDING)), ALL(ROUNDING));
+    return wide_near_one(WITHOUT(x, *n));
 }
 
 /* -|x|. */
