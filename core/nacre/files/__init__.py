@@ -1,6 +1,7 @@
 """Bytes and tables on disk, whole or not at all."""
 
 from .descriptors import above_streams as above_streams
+from .descriptors import anonymous_file as anonymous_file
 from .durable import NewFile as NewFile
 from .durable import OutputLock as OutputLock
 from .durable import atomic_write as atomic_write

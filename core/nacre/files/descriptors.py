@@ -15,3 +15,16 @@ def above_streams(descriptor: int) -> int:
     copy = above_streams(os.dup(descriptor))
     os.close(descriptor)
     return copy
+
+
+def anonymous_file(name: str) -> int:
+    """Return the descriptor of an empty file, in memory where a system has that, which is gone when nobody has it open.
+
+    It may be given to child processes, as `above_streams` says; `name` is for lists of a process's open files.
+    """
+    if hasattr(os, "memfd_create"):
+        return above_streams(os.memfd_create(name))
+    from tempfile import TemporaryFile
+
+    with TemporaryFile() as file:
+        return above_streams(os.dup(file.fileno()))

@@ -36,8 +36,9 @@ from nacre import (
     store_of,
     table_of,
 )
+from nacre.files import anonymous_file
 
-from .shared_rows import BESIDES, DRAWS, NUMBERS, SharedRows, anonymous_file, bytes_of
+from .shared_rows import BESIDES, DRAWS, NUMBERS, SharedRows, bytes_of
 
 PIECE = 1 << 24
 """Bytes of records that a process puts into memory at a time, unless a single record has more."""
@@ -329,7 +330,7 @@ class _Child:
     """A process, and the memory into which it puts records."""
 
     def __init__(self) -> None:
-        self.descriptor = anonymous_file()
+        self.descriptor = anonymous_file("nacre records")
         self.shared = SharedRows(self.descriptor)
         self.process: subprocess.Popen[bytes] | None = None
         self.busy = False

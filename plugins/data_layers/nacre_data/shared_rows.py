@@ -6,25 +6,15 @@ import mmap
 import os
 from collections.abc import Mapping
 from math import prod
-from tempfile import TemporaryFile
 
 import numpy as np
 
 from nacre import Field
-from nacre.files import above_streams
 
 NUMBERS, DRAWS = " numbers", " draws"
 """What stands in the memory besides the fields: the numbers of the records, and what is drawn for each."""
 BESIDES = {NUMBERS: Field((), "int64"), DRAWS: Field((3,), "float64")}
 ALIGNED = 64  # bytes
-
-
-def anonymous_file() -> int:
-    """Return the descriptor of an empty file without a name, which is gone when nobody has it open."""
-    if hasattr(os, "memfd_create"):
-        return above_streams(os.memfd_create("nacre records"))
-    with TemporaryFile() as file:
-        return above_streams(os.dup(file.fileno()))
 
 
 def bytes_of(field: Field) -> int:

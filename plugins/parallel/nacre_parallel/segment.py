@@ -13,12 +13,11 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from math import prod
-from tempfile import TemporaryFile
 
 import numpy as np
 
 from nacre import RankError
-from nacre.files import above_streams
+from nacre.files import anonymous_file
 
 from .waiting import wait_until
 
@@ -41,11 +40,7 @@ def ordered() -> None:
 
 def make_segment() -> int:
     """Return the descriptor of a new segment, which is gone when no process has it open."""
-    if hasattr(os, "memfd_create"):
-        descriptor = above_streams(os.memfd_create("nacre ranks"))
-    else:
-        with TemporaryFile() as file:
-            descriptor = above_streams(os.dup(file.fileno()))
+    descriptor = anonymous_file("nacre ranks")
     os.ftruncate(descriptor, PAGE)
     Segment(descriptor).head[TAKEN] = PAGE
     return descriptor
