@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from command_line import command, run
+from mpiexec import MPIEXEC, NEEDS_MPI
 from nacre import ConfigError, ContractError, RankError
 from nacre.random import Random
 from nacre_parallel import LocalCommunicator, MpiCommunicator, Ranks, ShmCommunicator
@@ -55,6 +56,34 @@ def test_large_messages_go_at_once_though_nobody_receives_them() -> None:
 def test_ranks_are_bound_to_their_share_of_the_processors() -> None:
     here = sorted(os.sched_getaffinity(0))
     assert pool(2).run("many_ranks:share") == [part_of(here, 0, 2), part_of(here, 1, 2)]
+
+
+@NEEDS_MPI
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="no two processors to bind to"
+)
+def test_ranks_take_their_share_although_the_launcher_looks_at_each_processor_meanwhile() -> None:
+    here = sorted(os.sched_getaffinity(0))
+    script = """
+import os
+from mpi4py import MPI
+from nacre_parallel import MpiCommunicator
+every, launcher, start = os.sched_getaffinity(0), os.getppid(), MPI.Init
+
+def init():
+    start()
+    os.sched_setaffinity(launcher, every)
+
+MPI.Init = init
+os.sched_setaffinity(launcher, [min(every)])
+ranks = MpiCommunicator.connect()
+mine = sorted(os.sched_getaffinity(0))
+os.write(1, f"{ranks.rank} {mine};".encode())
+ranks.close()
+"""
+    command = [MPIEXEC, "-n", "2", sys.executable, "-c", f"import mpi4py; mpi4py.rc.initialize = False{script}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.split(";")) == ["", *(f"{rank} {part_of(here, rank, 2)}" for rank in (0, 1))]
 
 
 def test_shares_of_processors_are_disjoint_unless_there_are_too_few() -> None:

@@ -83,7 +83,6 @@ class MpiCommunicator(Communicator):
 
     @classmethod
     def connect(cls) -> MpiCommunicator:
-        take_share()
         try:
             import mpi4py
 
@@ -94,6 +93,7 @@ class MpiCommunicator(Communicator):
             raise ConfigError(message, "pip install 'nacre[mpi]', or mpi4py for the MPI of this cluster") from error
         if not MPI.Is_initialized():
             MPI.Init()
+        take_share()
         comm = MPI.COMM_WORLD
         comm.Set_errhandler(MPI.ERRORS_RETURN)
         refuse_singletons(comm.Get_size(), MPI.Get_library_version())

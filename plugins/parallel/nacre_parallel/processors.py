@@ -33,7 +33,8 @@ def share_of(rank: int, ranks: int) -> Generator[None]:
 def take_share() -> None:
     """Bind this process to its share, if an MPI's launcher has started it and has not bound it.
 
-    It has to be called before NumPy is imported, which starts a thread for each processor that it sees.
+    It has to be called before NumPy is imported, which starts a thread for each processor that it sees, and after MPI's
+    own start, during which MPICH's launcher runs on one processor after the other to look at each.
     """
     if not hasattr(os, "sched_setaffinity"):
         return
