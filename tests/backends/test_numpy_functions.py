@@ -93,6 +93,58 @@ def test_shared_functions_may_write_over_what_they_read(count):
     np.testing.assert_array_equal(x, expected)
 
 
+@thorough
+@given(pools, st.lists(st.sampled_from([1, 2, 3, 5, 7, 12, 31]), min_size=1, max_size=4), st.data())
+def test_shared_reductions_have_the_bits_of_numpy(pool, shape, data):
+    shape.insert(data.draw(st.integers(0, len(shape))), functions.LARGE_SUM // math.prod(shape) + 1)
+    order = data.draw(st.permutations(range(len(shape))))
+    x = numbers(*shape).astype(data.draw(st.sampled_from(["float32", "float64"]))).transpose(order)
+    axes = data.draw(st.lists(st.integers(-x.ndim, x.ndim - 1), min_size=1, unique_by=lambda one: one % x.ndim))
+    axis = data.draw(st.sampled_from([tuple(axes), axes[0]]))
+    name, keeps = data.draw(st.sampled_from(["sum", "max", "min", "argmax"])), data.draw(st.booleans())
+    if name == "argmax":
+        axis = axes[0]
+    expected = getattr(np, name)(x, axis=axis, keepdims=keeps)
+    out = np.full_like(expected, 0)
+    assert getattr(Functions(pool), name)(x, axis, out, keeps) is out
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_shared_taking_has_the_numbers_of_numpy(count, axis, dtype):
+    xp, x = Functions(POOLS[count]), numbers(64, 2000).astype(dtype)
+    shape = {None: (functions.LARGE_SUM,), 0: (90, 50)}.get(axis, (5000,))
+    at = np.random.default_rng(0).integers(-3, 3000, shape)
+    at.flat[5] = 10**6
+    expected = np.take(x, at, axis, mode="clip").astype("float64")
+    for out in (np.empty(expected.shape), np.empty(expected.shape[::-1]).T, np.empty(expected.shape, dtype)):
+        assert xp.take(x, at, axis=axis, out=out, mode="clip") is out
+        np.testing.assert_array_equal(out, expected)
+    with pytest.raises(IndexError, match="out of bounds"):
+        xp.take(x, at, axis=axis, out=out)
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "argmax", "take"])
+def test_sums_and_what_takes_numbers_use_every_thread(name, monkeypatch):
+    used, function = [], getattr(np, name)
+
+    def note(*inputs, **options):
+        used.append(threading.get_ident())
+        return function(*inputs, **options)
+
+    monkeypatch.setattr(np, name, note)
+    xp, x = Functions(POOLS[3]), numbers(functions.LARGE_SUM, 3)
+    if name == "take":
+        xp.take(x, np.arange(functions.LARGE_SUM)[::-1], axis=0, out=np.empty_like(x), mode="clip")
+    else:
+        getattr(xp, name)(x, axis=1, out=np.empty(functions.LARGE_SUM, "int64" if name == "argmax" else "float64"))
+    assert len(set(used)) == 3
+    with pytest.raises(ValueError, match=r"output|operands"):
+        getattr(xp, name)(x, np.arange(3), 0, np.empty(5)) if name == "take" else getattr(xp, name)(x, 1, np.empty(5))
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_shared_products_have_the_bits_of_numpy(count):
     xp, a, b = Functions(POOLS[count]), numbers(7, 2, 40, 30), numbers(7, 2, 30, 50, seed=1)

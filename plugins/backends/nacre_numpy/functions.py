@@ -10,20 +10,22 @@ import numpy as np
 
 from nacre import FloatingFunction, HostFunctions
 
-from .threads import Pool
+from .threads import Pool, small_buffers
 
 LARGE = 1 << 16
 """Numbers of a result from which on it is worth waking threads."""
+LARGE_SUM = 1 << 18
+"""Numbers that a sum reads, or that are taken, from which on it is."""
 LARGE_PRODUCT = 1 << 20
 """Multiplications of one product of two matrices from which on it is."""
 
 
 class Functions(HostFunctions):
-    """NumPy's namespace, with element-wise functions, copies and products of matrices on a pool's threads.
+    """NumPy's namespace, with element-wise functions, copies, sums and products of matrices on a pool's threads.
 
-    A call is shared out if it has no options but `out`, an array that is large. The numbers are NumPy's own for every
-    number of threads, because none depends on those beside it; the last digits of one large product may differ, as
-    BLAS multiplies the rows or the columns of each thread by themselves.
+    A call is shared out if it has no options but `out` and axes, and its arrays are large. The numbers are NumPy's own
+    for every number of threads, because none depends on those beside it; the last digits of one large product may
+    differ, as BLAS multiplies the rows or the columns of each thread by themselves.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -32,6 +34,8 @@ class Functions(HostFunctions):
             if isinstance(function, np.ufunc) and function.nout == 1 and function.signature is None:
                 setattr(self, name, ElementWise(function, pool))
         self.matmul = MatMul(np.matmul, pool)
+        self.sum, self.max, self.min = (Reduction(one, pool) for one in (np.sum, np.max, np.min))
+        self.argmax = Reduction(np.argmax, pool)
         self.pool = pool
 
     def copyto(self, target: Any, source: Any, **options: Any) -> None:
@@ -41,6 +45,30 @@ class Functions(HostFunctions):
             np.copyto(target, source, **options)
         else:
             share(self.pool, lambda one, *, out: np.copyto(out, one), (source,), target, axis)
+
+    def take(self, a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: Any = "raise") -> Any:
+        if not self._shares_taking(a, indices, axis, out):
+            return super().take(a, indices, axis, out, mode)
+
+        def work(start: int, stop: int, _: int) -> None:
+            piece = slice(start, stop)
+            ends = (a[piece], indices) if axis else (a, indices[piece])
+            np.take(*ends, axis, out[piece], mode)
+
+        self.pool.parallel(work, len(out))
+        return out
+
+    def _shares_taking(self, a: Any, indices: Any, axis: int | None, out: Any) -> bool:
+        """Return whether threads share out the first axis of a result; NumPy would copy what is not contiguous."""
+        if self.pool.count == 1 or any(type(one) is not np.ndarray for one in (a, indices, out)):
+            return False
+        if axis is None:
+            shape = indices.shape
+        else:
+            shape = (*a.shape[:axis], *indices.shape, *a.shape[axis + 1 :]) if 0 <= axis < a.ndim else None
+        fits = shape == out.shape and out.dtype == a.dtype and out.size >= LARGE_SUM and len(out) >= self.pool.count
+        apart = not any(np.may_share_memory(one, out) for one in (a, indices))
+        return fits and apart and a.flags.c_contiguous and out.flags.c_contiguous
 
 
 class ElementWise(FloatingFunction):
@@ -102,6 +130,47 @@ class MatMul(ElementWise):
             share(self.pool, lambda rows, *, out: function(rows, other, out=out), (one,), out, axis)
         else:
             share(self.pool, lambda columns, *, out: function(one, columns, out=out), (other,), out, axis)
+
+
+class Reduction:
+    """A function of NumPy that reduces axes: `sum`, `max`, `min` or `argmax`.
+
+    Threads share out an axis that stays, in pieces of two or more: NumPy adds up along the other axes in an order
+    that does not depend on the length of this one, unless it is 1.
+    """
+
+    def __init__(self, function: Callable[..., Any], pool: Pool) -> None:
+        self.function, self.pool = function, pool
+
+    def __call__(self, x: Any, axis: Any = None, out: Any = None, keepdims: bool = False, **options: Any) -> Any:
+        kept = None if options else self._kept(x, axis, out, keepdims)
+        if kept is None:
+            told = {"axis": axis, "out": out, **({"keepdims": True} if keepdims else {}), **options}
+            return self.function(x, **told)
+
+        size = np.getbufsize()
+
+        def work(start: int, stop: int, _: int) -> None:
+            from_x, to_out = ((slice(None),) * before + (slice(start, stop),) for before in kept)
+            with small_buffers(size):
+                self.function(x[from_x], axis=axis, out=out[to_out], keepdims=keepdims)
+
+        self.pool.parallel(work, x.shape[kept[0]])
+        return out
+
+    def _kept(self, x: Any, axis: Any, out: Any, keepdims: bool) -> tuple[int, int] | None:
+        """Return the axes of `x` and of `out` along which threads share out a call; None if one thread does it."""
+        if self.pool.count == 1 or axis is None or any(type(one) is not np.ndarray for one in (x, out)):
+            return None
+        kind = np.dtype(np.intp) if self.function is np.argmax else x.dtype
+        if x.size < LARGE_SUM or x.dtype.kind != "f" or out.dtype != kind:
+            return None  # in another type NumPy adds up what its buffers hold
+        reduced = {one % x.ndim for one in (axis if isinstance(axis, tuple) else (axis,))}
+        axes = [one for one in range(x.ndim) if keepdims or one not in reduced]
+        if out.shape != tuple(1 if one in reduced else x.shape[one] for one in axes) or np.may_share_memory(x, out):
+            return None  # NumPy says what is wrong
+        long = ((one, at) for at, one in enumerate(axes) if one not in reduced and x.shape[one] >= 2 * self.pool.count)
+        return next(long, None)
 
 
 def shared_axis(out: Any, inputs: Sequence[Any], threads: int) -> int | None:

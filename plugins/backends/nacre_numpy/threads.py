@@ -36,11 +36,15 @@ def run(tasks: Sequence[Task]) -> None:
 class small_buffers:
     """Let NumPy's iterators use buffers below 1 KiB in this thread: `with small_buffers():`.
 
-    They would take three of 32 KiB for many a strided operation, and be no faster. The pool's threads always do so.
+    They would take three of 32 KiB for many a strided operation, and be no faster. The pool's threads always do so, but
+    where `size` is that of another thread, in elements: NumPy adds up what a buffer holds first.
     """
 
+    def __init__(self, size: int = BUFFER) -> None:
+        self._size = size
+
     def __enter__(self) -> None:
-        self._before = np.setbufsize(BUFFER)
+        self._before = np.setbufsize(self._size)
 
     def __exit__(self, *_: object) -> None:
         np.setbufsize(self._before)
