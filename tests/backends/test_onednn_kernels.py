@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from losses import NORMALIZE, WEIGHT, scores_and_labels
 from nacre import InputLayer, Layer, Net, open_backend
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingLayer
@@ -21,6 +23,7 @@ from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.kernels.base import OnednnKernel
 from nacre_onednn.kernels.convolution import ConvolutionKernel
 from nacre_onednn.kernels.inner_product import InnerProductKernel
+from nacre_onednn.kernels.loss import SoftmaxLossKernel
 from nacre_onednn.kernels.pooling import PoolingKernel
 from nacre_onednn.kernels.relu import ReLUKernel
 
@@ -137,6 +140,28 @@ class TestInnerProductKernel(KernelTests):
         neurons = st.sampled_from(["Identity", "ReLU"])
         sizes = {"output_dim": st.integers(1, 40), "bias": st.booleans(), "neuron": neurons}
         return st.builds(example, shapes, st.integers(0, 3), **sizes)
+
+
+class TestSoftmaxLossKernel(KernelTests):
+    layer = SoftmaxLossLayer
+    kernel = SoftmaxLossKernel
+    backend_name = "onednn"
+
+    def examples(self):
+        labels, many = np.array([0, 2, 1, 2]), np.arange(37, dtype="uint8")
+        yield Example({"weights": [1, 0, 2.5]}, [(4, 3), labels], label="a class without a weight")
+        yield Example({"label_smoothing": 0.2}, [(37, 103), many], label="smoothing")
+        mixed = {"label_smoothing": 0.3, "weights": [1, 0, 2.5], "ignore_label": 1}
+        yield Example(mixed, [(4, 3), labels, np.array([0.5, 0, 1, 2], "float32")], label="with all weights")
+        by_place = np.arange(12.0).reshape(3, 4).tolist()
+        places = np.arange(8, dtype="int32").reshape(2, 1, 4) % 3
+        yield Example({"weights": by_place, "normalize_weights": "global"}, [(2, 3, 4), places], label="by place")
+        counted = np.array([[1], [0.25], [3]], "float32")
+        yield Example({"axis": -1}, [(3, 2, 4), np.zeros((3, 2)), counted], wanted=[0, 1, 2], label="gradients of all")
+
+    def strategy(self):
+        smoothing = st.sampled_from([0.0, 0.05, 0.9])
+        return scores_and_labels(weighted=True, weight=WEIGHT, normalize=NORMALIZE, label_smoothing=smoothing)
 
 
 @pytest.mark.parametrize("shape", [(3, 16, 4, 5), (3, 20, 4, 5), (3, 2, 4, 5), (4, 7), (2, 3, 4)])

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 29 };
+enum { HELPER_VERSION = 30 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -99,7 +99,8 @@ struct decay {
 enum { LABEL_FLOAT32, LABEL_FLOAT64, LABEL_INT32, LABEL_INT64, LABEL_UINT8, LABEL_BF16 };
 
 /* x is (images, steps, classes). `rows` is an index into the scalars: so many images count, and of their labels those that are
- * not `ignored`, if there is such a number (`ignores`). */
+ * not `ignored`, if there is such a number (`ignores`). A label is a distribution: `smoothing` is shared out over all classes,
+ * and the rest is its own class's. Row number i of x has row i % weight_rows of `weights` for its classes. */
 enum { DIVIDE_BY_VALID, DIVIDE_BY_FULL, DIVIDE_BY_BATCH, DIVIDE_BY_NONE };
 struct loss {
     const float *x;
@@ -109,8 +110,10 @@ struct loss {
     const double *scalars;
     double *logs; /* of each label's probability */
     double *loss; /* and behind it the weight of a label */
-    int64_t images, steps, classes, label_type, rows, ignores, ignored, divisor;
-    double weight;
+    const float *weights, *of_images; /* or NULL for weights of 1 */
+    void *dlabels, *dof_images;       /* get zeros; the first has so many `bytes` */
+    int64_t images, steps, classes, label_type, rows, ignores, ignored, divisor, weight_rows, bytes;
+    double weight, smoothing;
 };
 
 /* y is (images, steps, size), the rows of w (count, size) whose numbers are x; as for `loss`, not all images may count. */

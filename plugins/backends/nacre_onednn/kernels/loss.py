@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nacre import Array, LayerState, Own
-from nacre_layers.losses.softmax_loss import SoftmaxLossLayer, SoftmaxLossState
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 
 from ..dnnl.primitives import Call, plain, reorder, strided
 from ..helper.native import CONSTANTS
@@ -25,17 +25,19 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
 
     @classmethod
     def supports(cls, layer: SoftmaxLossLayer, inputs: list[Any]) -> str | None:
-        if reason := unserved(inputs, 2):
+        scores, labels, *weights = inputs
+        if reason := unserved([scores]):
             return reason
-        if layer.weights or layer.label_smoothing:
-            return "serves no weights, and no label_smoothing"
-        labels = inputs[1]
+        if weights and weights[0].dtype != "float32":
+            return f"serves weights of float32, not {weights[0].dtype}"
         return None if labels.dtype in LABELS else f"serves labels of {', '.join(LABELS)}, not {labels.dtype}"
 
     def __init__(self, layer: SoftmaxLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.plain = SoftmaxLossState(layer, backend, inputs, diffs)  # checks the shapes, and tells what a label lacks
+        self.plain: Any = layer.setup(backend, inputs, diffs)  # checks the shapes, and tells what a label lacks
         self.divided_by = self.plain.divided_by
+        if len(inputs) > 2:
+            self.reads = "inputs"  # the weights of records
         before, self.classes, behind = self.shape = self.plain.shape
         self.images = inputs[0].shape[0]
         self.steps = before * behind // self.images
@@ -59,26 +61,31 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
         self.chosen = self.backend.empty((rows,), "int64")
         self.logs = self.backend.empty((rows,), "float64")
         self.turned = self.backend.empty((rows, self.classes)) if self.shape[2] > 1 else None
+        self.weights: Array | None = None
+        if self.plain.weights is not None:
+            by_row = np.moveaxis(self.plain.weights.reshape(self.shape), 1, 2).reshape(rows, self.classes)
+            alike = np.shape(self.layer.weights) == (self.classes,)
+            self.weights = self.backend.constant(np.ascontiguousarray(by_row[:1] if alike else by_row))
 
     def forward(self, inputs: list[Own]) -> None:
-        x, labels = (one.memory for one in inputs)
-        self.given = labels
+        x, self.given, *_ = given = [one.memory for one in inputs]
 
         def refuse() -> None:
             self.plain.ready()
-            self.plain.forward([x, labels])
+            self.plain.forward(given)
 
         if self.turned is not None:
             recorder(self.backend).enqueue(self._turn("x", "turned"), {"x": x, "turned": self.turned})
-        self._add("loss", {"x": x if self.turned is None else self.turned}, labels, refuse)
+        self._add("loss", {"x": x if self.turned is None else self.turned}, inputs, refuse)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
-        if diffs[0] is None:
+        names = ("dx", "dlabels", "dof_images")
+        wanted = {name: one.memory for name, one in zip(names, diffs, strict=False) if one is not None}
+        if "dx" not in wanted or self.turned is None:
+            self._add("loss_gradient", wanted, inputs, None)
             return
-        dx = diffs[0].memory
-        self._add("loss_gradient", {"dx": dx if self.turned is None else self.turned}, inputs[1].memory, None)
-        if self.turned is not None:
-            recorder(self.backend).enqueue(self._turn("turned", "dx"), {"dx": dx, "turned": self.turned})
+        self._add("loss_gradient", {**wanted, "dx": self.turned}, inputs, None)
+        recorder(self.backend).enqueue(self._turn("turned", "dx"), {"dx": wanted["dx"], "turned": self.turned})
 
     def _turn(self, source: str, target: str) -> list[Call]:
         """Return the calls that copy scores so that their classes lie side by side, or back."""
@@ -86,10 +93,12 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
         descs = {"turned": strided(self.shape, (classes * behind, 1, classes))}
         return reorder(source, descs.get(source, plain(*self.shape)), target, descs.get(target, plain(*self.shape)))
 
-    def _add(self, kind: str, array: dict[str, Array], labels: Array, refuse: Callable[[], None] | None) -> None:
+    def _add(self, kind: str, ends: dict[str, Array], inputs: list[Own], refuse: Callable[[], None] | None) -> None:
         scalars, record = self.backend.scalars, recorder(self.backend).record
         arrays = {
-            "labels": labels,
+            **ends,
+            **dict(zip(("labels", "of_images"), (one.memory for one in inputs[1:]), strict=False)),
+            **({} if self.weights is None else {"weights": self.weights}),
             "probabilities": self.probability,
             "scalars": record.read(scalars),
             "loss": self._loss,
@@ -107,5 +116,8 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
             "label_type": self.type,
             "rows": scalars.place("rows"),
             "weight": self.layer.weight,
+            "smoothing": self.layer.label_smoothing,
+            "weight_rows": 1 if self.weights is None else len(self.weights),
+            "bytes": ends["dlabels"].nbytes if "dlabels" in ends else 0,
         }
-        record.add(kind, {**array, **arrays}, numbers, refuse)
+        record.add(kind, arrays, numbers, refuse)
