@@ -13,6 +13,7 @@ from ..protocols.layer import Layer, Phase, bottoms_of, tops_of
 from ..protocols.state import LayerState
 from ..protocols.view import View
 from .blobs import array_of_numbers
+from .carried import remembered
 from .input import InputLayer
 from .net import Net
 from .parameters import Parameters
@@ -188,7 +189,7 @@ class AtWork:
         net.rewind()
         before = self.net.owners()
         for name, state in net.owners().items():
-            if name in before and (memory := dict(before[name].memory())):
+            if name in before and (memory := dict(remembered(before[name]))):
                 state.remember(memory)
         self.net = net
 

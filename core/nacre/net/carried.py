@@ -1,9 +1,12 @@
-"""The states of a net that carry something from batch to batch."""
+"""The states of a net that carry something from batch to batch, and what they and others remember."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
+from ..discovery.blame import blaming, wrong
+from ..errors import brief
 from ..protocols.state import LayerState, SourceState
 
 
@@ -20,7 +23,7 @@ class Carried:
         self.advances = bool(self._advancing)
 
     def __bool__(self) -> bool:
-        return any(state.memory() for state in self._advancing)
+        return any(remembered(state) for state in self._advancing)
 
     def advance(self) -> None:
         for state in self._advancing:
@@ -29,3 +32,12 @@ class Carried:
     def rewind(self) -> None:
         for state in self._rewinding:
             state.rewind()
+
+
+def remembered(owner: Any) -> Mapping[str, Any]:
+    """Return the memory of an owner, such as a state. Raises PluginError if it is none."""
+    with blaming(owner):
+        found: Any = owner.memory()
+        if not isinstance(found, Mapping):
+            raise wrong(owner, f"memory returned {brief(found)}, but it must return a dict")
+    return cast("Mapping[str, Any]", found)

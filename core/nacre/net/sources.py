@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from numbers import Integral
 from typing import Any
 
-from ..discovery.blame import called, wrong
+from ..discovery.blame import blaming, called, wrong
 from ..engine.collectives import Collectives
 from ..engine.memory import Memory
 from ..engine.ops import Value
@@ -21,7 +21,7 @@ from ..protocols.part import Part
 from ..protocols.state import SourceState
 from ..protocols.view import Scalars, has_no_rows, joined_rows, unasked_part
 from .blobs import Blobs
-from .carried import Carried
+from .carried import Carried, remembered
 from .finite import bad_records
 from .input import InputState
 from .statistics import Statistics, Totals, added
@@ -128,7 +128,9 @@ class Sources:
     def note_first(self) -> None:
         """Note what the sources remember before their first batch, with which every `forward_epoch` begins."""
         if self._phase != "train" and not self._first:
-            self._first = [deepcopy(state.memory()) for state in self.states]
+            for state in self.states:
+                with blaming(state):
+                    self._first.append(deepcopy(dict(remembered(state))))
 
     def _begin(self) -> None:
         """Let the sources begin anew: their orders and random numbers are those of the first pass.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..discovery.blame import answered, blaming, foreign, wrong
+from ..discovery.blame import answered, foreign, wrong
 from ..discovery.guard import described as described_error
 from ..errors import NacreError, SnapshotError, brief
 from ..fields.tables import table_of
+from ..net.carried import remembered
 from ..net.division import whole_arrays
 from ..net.fitted import check_alike
 from ..protocols.array import Array
@@ -98,15 +99,6 @@ def _memory(owners: Mapping[str, Remembers]) -> tuple[dict[str, dict[str, Any]],
 def rank_name(rank: int) -> str:
     """Return how the names of a rank's owners begin in snapshots; those of the first are as if it were alone."""
     return f"rank{rank}/" if rank else ""
-
-
-def remembered(owner: Remembers) -> Mapping[str, Any]:
-    """Return the memory of an owner. Raises PluginError if it is none."""
-    with blaming(owner):
-        found: Any = owner.memory()
-        if not isinstance(found, Mapping):
-            raise wrong(owner, f"memory returned {brief(found)}, but it must return a dict")
-    return cast("Mapping[str, Any]", found)
 
 
 def described(members: Members) -> dict[str, Any]:
