@@ -3,97 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from .nets import NETS, describe, read
+from .nets import NETS, describe
+from .sides import PAUSE, SECONDS, Checked, Side, Worker, compare, installed, machine
 
 MODES = ["eager", "channels last"]
 COMPILED = ["compile", "compile, channels last"]
-# glibc keeps freed memory, which spares PyTorch the page faults of new memory at each step.
-MALLOC = {
-    "MALLOC_MMAP_THRESHOLD_": "4294967296",
-    "MALLOC_TRIM_THRESHOLD_": "8589934592",
-    "MALLOC_TOP_PAD_": "268435456",
-}
-SECONDS = 0.4  # of each sample
-PAUSE = 0.1  # before each: threads of the side before it that still spin fall asleep
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of those that are compared: what a worker is to make, and in which environment."""
-
-    name: str
-    malloc: bool = False
-
-    @property
-    def ours(self) -> bool:
-        return self.name.startswith("nacre")
-
-    def __str__(self) -> str:
-        return f"{self.name}, malloc" if self.malloc else self.name
-
-
-class Worker:
-    """A side at work in a process of its own; to be used in a `with` statement.
-
-    Its log lies in `folder`, and what it makes for the next one, such as plans, in `kept`, or there too.
-    """
-
-    def __init__(self, side: Side, folder: Path, threads: int, *arguments: str, kept: Path | None = None) -> None:
-        self.side = side
-        self.log = folder / f"{side}.log"
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *arguments, "--threads", str(threads)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=_environment(side, kept or folder, threads),
-            )
-
-    def ask(self, command: str = "") -> Any:
-        """Return a command, and the answer to it."""
-        assert self.process.stdin and self.process.stdout
-        if command and self.process.poll() is None:
-            self.process.stdin.write(f"{command}\n")
-            self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise SystemExit(f"{self.side} ended by itself:\n{self.log.read_text()[-2000:]}")
-        return json.loads(answer)
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.communicate()
-
-
-def _environment(side: Side, folder: Path, threads: int) -> dict[str, str]:
-    told = {name: str(threads) for name in ("NACRE_NUM_THREADS", "OMP_NUM_THREADS")}
-    # What nacre sets for itself, for all: it changes nothing on a quiet machine; on a busy one every parallel region
-    # would else cost a time slice.
-    told["GOMP_SPINCOUNT"] = "4000"
-    return {**os.environ, **told, **caches(folder), **(MALLOC if side.malloc else {})}
-
-
-def caches(folder: Path) -> dict[str, str]:
-    """Return the variables that let plans and compiled code lie in a folder, where later workers find them."""
-    return {"NACRE_CACHE": str(folder / "plans"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
 
 
 def main() -> None:
@@ -141,10 +63,10 @@ def peers(folder: Path, arguments: argparse.Namespace) -> list[Side]:
         modes = [mode for mode in modes if "channels last" not in mode]
     found = [Side(f"PyTorch {mode}", malloc) for mode in modes for malloc in (False, True)]
     if arguments.predict:
-        others = ["onnxruntime"] if _installed("onnxruntime", "onnxscript") and not arguments.bf16 else []
+        others = ["onnxruntime"] if installed("onnxruntime", "onnxscript") and not arguments.bf16 else []
     else:
         plain = all(layer["type"] == "InnerProduct" for layer in told["layers"])
-        others = ["JAX"] if plain and _installed("jax") and not arguments.bf16 else []
+        others = ["JAX"] if plain and installed("jax") and not arguments.bf16 else []
     found += map(Side, others)
     kept = [side for side in found if (arguments.peer or "") in str(side)]
     if not kept:
@@ -153,42 +75,6 @@ def peers(folder: Path, arguments: argparse.Namespace) -> list[Side]:
             f"no peer here has {arguments.peer!r} in its name: {named}; README.md says what to install for others"
         )
     return kept
-
-
-def _installed(*modules: str) -> bool:
-    return all(importlib.util.find_spec(module) for module in modules)
-
-
-@dataclass(frozen=True)
-class Checked:
-    """What a side gave for the first batch: arrays by these names in a folder, and the losses of three steps."""
-
-    side: Side
-    folder: Path
-    names: Sequence[str]
-    losses: Sequence[float]
-
-
-def compare(net: str, one: Checked, other: Checked, *, wide: bool) -> None:
-    """Raise SystemExit unless two sides have computed the same; `wide` limits are those of bf16."""
-    import numpy as np
-
-    limits, both = NETS[net], f"of {one.side} and {other.side}"
-    if differing := set(one.names) ^ set(other.names):
-        raise SystemExit(f"{net}: {both} only one has {', '.join(sorted(differing))}")
-    for step, losses in enumerate(zip(one.losses, other.losses, strict=True)):
-        error = abs(losses[0] - losses[1]) / abs(losses[1])
-        later = limits.losses_apart if step else 1e-5
-        if not error <= (limits.losses_apart_in_bf16 if wide else later):  # nor may it be NaN
-            raise SystemExit(f"{net}: in step {step + 1} the losses {both} are {losses}")
-    limit = limits.apart_in_bf16 if wide else limits.apart
-    for name in one.names if limit is not None else ():
-        expected = read(other.folder, name)
-        error = np.linalg.norm(read(one.folder, name) - expected) / np.linalg.norm(expected)
-        if not error <= limit:
-            raise SystemExit(f"{net}: {name} {both} differ by {error:.1e} of their norm")
-    for path in other.folder.iterdir():  # of a large net, hundreds of megabytes
-        path.unlink()
 
 
 class Table:
@@ -277,28 +163,6 @@ class Table:
         mark = "**" if middle[peer] == min(middle.values()) else ""
         ratios = self.ratios[peer, side, load]
         return f"{mark}{middle[peer]:.2f}{mark} ({min(ratios):.2f} to {max(ratios):.2f})"
-
-
-def machine(threads: int) -> str:
-    """Describe the machine and the versions."""
-    import nacre
-    from nacre.snapshots.environment import environment
-
-    told = environment()
-    core = os.environ.get("OPENBLAS_CORETYPE")
-    held = f" (OPENBLAS_CORETYPE={core} holds NumPy's products to that processor's instructions)" if core else ""
-    names = ("torch", "jax", "onnxruntime")
-    others = "".join(f", {name} {_version(name)}" for name in names if _installed(name))
-    return (
-        f"nacre {nacre.__version__}, NumPy {told['numpy']}{held}{others}, Python {sys.version.split()[0]}; "
-        f"{told.get('processor', 'unknown processor')}, {threads} threads; {time.strftime('%Y-%m-%d')}"
-    )
-
-
-def _version(distribution: str) -> str:
-    from importlib import metadata
-
-    return metadata.version(distribution)
 
 
 if __name__ == "__main__":

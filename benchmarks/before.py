@@ -19,8 +19,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from .__main__ import PAUSE, SECONDS, machine
 from .nets import NETS, describe
+from .sides import PAUSE, SECONDS, machine
 
 HERE = Path(__file__).resolve().parents[1]
 

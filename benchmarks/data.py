@@ -47,8 +47,8 @@ from nacre_data import (
 )
 
 from . import loaders
-from .__main__ import machine
 from .nets import load
+from .sides import machine
 
 SECONDS = 0.3  # of each sample
 PAUSE = 0.1  # before each: threads and processes of the side before it, which read ahead, come to rest

@@ -22,8 +22,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from .__main__ import caches
 from .nets import ROOT
+from .sides import caches
 
 NETS = {
     "LeNet, 64": ("LeNet-64", 64),

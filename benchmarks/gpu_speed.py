@@ -15,7 +15,7 @@ from typing import Any
 from nacre import registry
 
 from . import nets
-from .__main__ import Checked, Side, Worker, compare
+from .sides import Checked, Side, Worker, compare
 
 SECONDS = 0.5  # of each sample
 

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from .__main__ import PAUSE, SECONDS, Side, Worker, machine
 from .nets import read, save
+from .sides import PAUSE, SECONDS, Side, Worker, machine
 from .worker import sample_of
 
 SIZES = [(50, 64, 128), (50, 64, 512), (100, 16, 256)]

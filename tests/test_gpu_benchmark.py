@@ -309,7 +309,7 @@ def test_what_a_step_takes_at_the_least(gpu: Any) -> None:
 
 
 def test_plans_and_compiled_code_are_kept_for_the_next_run(gpu: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    from benchmarks import __main__, gpu_speed
+    from benchmarks import gpu_speed, sides
 
     found: list[str] = []
     monkeypatch.setattr(gpu_speed, "work_of", lambda *_: {})
@@ -321,7 +321,7 @@ def test_plans_and_compiled_code_are_kept_for_the_next_run(gpu: Any, tmp_path: P
 
         def __init__(self, side: Any, folder: Path, threads: int, *words: str, kept: Path | None) -> None:
             self.side = side
-            told = __main__._environment(side, kept or folder, threads)
+            told = sides._environment(side, kept or folder, threads)
             found.extend(told[name] for name in ("NACRE_CACHE", "TORCHINDUCTOR_CACHE_DIR"))
 
         def __enter__(self) -> Any:
