@@ -127,19 +127,20 @@ def installed(*modules: str) -> bool:
     return all(importlib.util.find_spec(module) for module in modules)
 
 
-def machine(threads: int) -> str:
-    """Describe the machine and the versions."""
+def machine(*threads: int) -> str:
+    """Describe the machine, the versions, and the numbers of threads."""
     import nacre
     from nacre.snapshots.environment import environment
 
     told = environment()
     core = os.environ.get("OPENBLAS_CORETYPE")
     held = f" (OPENBLAS_CORETYPE={core} holds NumPy's products to that processor's instructions)" if core else ""
+    numbers = " and ".join(map(str, threads))
     names = ("torch", "jax", "onnxruntime")
     others = "".join(f", {name} {_version(name)}" for name in names if installed(name))
     return (
         f"nacre {nacre.__version__}, NumPy {told['numpy']}{held}{others}, Python {sys.version.split()[0]}; "
-        f"{told.get('processor', 'unknown processor')}, {threads} threads; {time.strftime('%Y-%m-%d')}"
+        f"{told.get('processor', 'unknown processor')}, {numbers} threads; {time.strftime('%Y-%m-%d')}"
     )
 
 
