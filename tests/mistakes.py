@@ -271,7 +271,7 @@ TRAINING = [
     Mistake("net.predict_proba(images)", "a net has no 'predict_proba'", "if a Softmax is an output"),
     Mistake("net.score(images, kinds)", "a net has no 'score'", "write net.evaluate(x, y)"),
     Mistake("net.eval()", "a net has no 'eval'", "net.predict and net.evaluate choose the right one"),
-    Mistake("net.to('cuda')", "a net has no 'to'", "Net(..., backend='cupy') is on a GPU"),
+    Mistake("net.to('cuda')", "a net has no 'to'", "on a GPU too: Net(..., backend=name)"),
     Mistake("net.load_state_dict({})", "a net has no 'load_state_dict'", "nacre.load(path) a whole net"),
     Mistake("net.fit([[1, 2], [3]], kinds)", "this list cannot be made an array of numbers"),
     Mistake("net.fit(images, kinds, validation=2)", "validation=2, but a fraction must be above 0 and below 1"),

@@ -197,7 +197,8 @@ def test_what_is_missing_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) 
         assert library.libraries() == [found, without() or "cuDNN , by its frontend 1.18.0"]
     monkeypatch.setattr(library, "find_spec", lambda name: None)
     assert library.libraries() == [
-        f"{name} is not installed: {library.INSTALL}" for name in ("CuPy", "cuDNN's frontend")
+        "CuPy is not installed",
+        f"cuDNN's frontend is not installed: {library.INSTALL}",
     ]
 
 

@@ -502,8 +502,9 @@ FAULTS: dict[str, tuple[Callable[[], object], str, str]] = {
     "a container in itself": (
         lambda: boxed("itself"),
         (
-            "layer 'box' (OddBox of odd-things 1.0): expand never ends: it made 100 containers, one "
-            "inside the other, and makes one more [class OddBoxLayer(Layer):]"
+            "layer 'box' (OddBox of odd-things 1.0): it is in 100 containers, one inside the other, "
+            "and makes one more: either its expand never ends, or they are too deep (the most is 100) "
+            "[class OddBoxLayer(Layer):]"
         ),
         AWAY,
     ),

@@ -133,7 +133,8 @@ def _leaves(node: Node, phase: str, owners: dict[int, Inside]) -> Iterator[Node]
 def _refuse_endless(container: Layer, around: Sequence[Layer]) -> None:
     if len(around) >= DEEPEST or any(one is container for one in around):
         raise ContractError(
-            f"expand never ends: it made {len(around)} containers, one inside the other, and makes one more"
+            f"it is in {len(around)} containers, one inside the other, and makes one more: either its expand never "
+            f"ends, or they are too deep (the most is {DEEPEST})"
         )
 
 

@@ -363,7 +363,8 @@ class _Divider:
             raise ConfigError(f"blob '{self._name(number)}' of shape {shape} has no features to cut")
         if shape[axis] < self.parts:
             raise ConfigError(
-                f"the {shape[axis]} features of blob '{self._name(number)}' cannot be cut into {self.parts} parts"
+                f"the {shape[axis]} features of blob '{self._name(number)}' cannot be cut into {self.parts} parts",
+                "use fewer ranks, or set the partition_dim of its layer to 0 (by records) or -1 (not at all)",
             )
         return tuple(part_of(shape[axis], part, self.parts)[0] for part in range(self.parts + 1))
 

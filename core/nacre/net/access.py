@@ -39,7 +39,7 @@ _PHASE = (
 )
 _WEIGHTS = "net.parameters has them by their names: net.parameters['ip1/weight'].value"
 _LOAD = "net.load(path) takes the parameters of a snapshot or of a saved net, nacre.load(path) a whole net"
-_PLACE = "a backend computes where it is: Net(..., backend='cupy') is on a GPU"
+_PLACE = "a backend computes where it is, on a GPU too: Net(..., backend=name) takes what `nacre backends` lists"
 _TRAIN = "net.fit(x, y) and Solver(...).solve(net) do all of a training"
 ELSEWHERE = {
     "eval": _PHASE, "train": _PHASE, "to": _PLACE, "cuda": _PLACE, "cpu": _PLACE, "zero_grad": _TRAIN,

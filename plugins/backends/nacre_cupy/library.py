@@ -31,6 +31,8 @@ def without_cupy() -> str | None:
 def libraries() -> list[str]:
     """Return CuPy, cuDNN and its frontend with their versions, or why one cannot be used, with what to type."""
     of_cupy, of_cudnn = without_cupy(), without_cudnn()
+    if of_cupy and of_cudnn:  # the same remedy serves both
+        of_cupy = of_cupy.removesuffix(f": {INSTALL}")
     return [
         of_cupy or f"CuPy {cupy().__version__}",
         of_cudnn or f"cuDNN {cudnn().backend_version_string()}, by its frontend {cudnn().__version__}",

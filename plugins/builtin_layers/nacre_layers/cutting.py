@@ -16,6 +16,9 @@ class OnNumbers(Layer):
         return self
 
 
+UNCUT = "set its partition_dim to 0 (by records) or -1 (not at all)"
+
+
 def cut_field(layer: Layer, field: str, part: int, parts: int) -> Layer:
     """Return a layer with only a part of the features that one of its fields counts.
 
@@ -25,7 +28,9 @@ def cut_field(layer: Layer, field: str, part: int, parts: int) -> Layer:
     length: int = getattr(layer, field)
     start, stop = part_of(length, part, parts)
     if length < parts:
-        raise ConfigError(f"{layer.name}: {field}={length}, which cannot be cut into {parts} parts")
+        raise ConfigError(
+            f"{layer.name}: {field}={length}, which cannot be cut into {parts} parts", f"use fewer ranks, or {UNCUT}"
+        )
     return replace(layer, **{field: stop - start})
 
 
@@ -33,5 +38,5 @@ def uncut(layer: Layer, reason: str) -> ConfigError:
     """Return the error of a layer that cannot be cut along its features because of one of its fields."""
     return ConfigError(
         f"{layer.name}: {reason}, so it cannot be cut along its features (partition_dim=1)",
-        "set its partition_dim to 0 (by records) or -1 (not at all)",
+        UNCUT,
     )
