@@ -19,6 +19,7 @@ from nacre.config import dumps, load
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
+from nacre_layers.linear.embedding import EmbeddingLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.losses.square_loss import SquareLossLayer
@@ -83,7 +84,7 @@ def test_blobs_are_narrow_and_parameters_and_the_loss_are_not() -> None:
              if isinstance(one, Own) and one.layout != "plain"}  # fmt: skip
     assert blobs == {"bf16"}
     (loss,) = (op for op in net.ops if op.name == "loss")
-    assert {one.dtype for one in loss.input_arrays} == {"float32"}
+    assert [one.dtype for one in loss.input_arrays] == ["bf16", "float32"]
     assert {str(handle.value.dtype) for handle in net.parameters.values()} == {"float32"}
     assert {str(slot.gradient.dtype) for slot in net.slots if slot.gradient is not None} == {"float32"}
 
@@ -100,6 +101,35 @@ def test_kernels_beside_other_states_are_near_float32(keep: Any) -> None:
     for name, handle in wide.parameters.items():
         if handle.gradient is not None:
             assert distance(narrow.parameters[name].gradient, handle.gradient) < 0.25, name
+
+
+@needs_bf16
+@pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.2}, {"weights": (1.0,) * 36 + (0.5,)}], ids=list)
+@pytest.mark.parametrize("bias", [True, False])
+def test_vectors_of_words_and_scores_of_classes_are_narrow(bias: bool, options: dict[str, Any]) -> None:
+    nets: list[Net] = []
+    random = np.random.default_rng(0)
+    words, labels = random.integers(0, 50, (5, 9)), random.integers(0, 37, (5, 9))
+    for compute in ("bf16", None):
+        layers: list[Layer] = [
+            InputLayer(name="in", tops="words", shape=9, batch_size=5, dtype="int32"),
+            InputLayer(name="labels", tops="label", shape=9, batch_size=5, dtype="uint8"),
+            EmbeddingLayer(name="e", bottoms="words", tops="vectors", input_dim=50, output_dim=24, bias=bias),
+            InnerProductLayer(name="ip", bottoms="vectors", tops="scores", output_dim=37, axis=-1),
+            SoftmaxLossLayer(name="loss", bottoms=["scores", "label"], axis=-1, **options),
+        ]
+        nets.append(net := Net("text", layers, backend="onednn", compute=compute, seed=1))
+        net.write("words", words)
+        net.write("label", labels)
+        for handle in net.parameters.values():
+            handle.value = np.random.default_rng(1).normal(size=handle.shape) / 4
+        net.forward()
+        net.backward()
+    narrow, wide = nets
+    assert [op.name for op in narrow.ops if op.kernel and not op.state.on_plain] == ["e", "ip", "loss"]
+    assert narrow.loss() == pytest.approx(wide.loss(), rel=1e-2)
+    for name, handle in wide.parameters.items():
+        assert distance(narrow.parameters[name].gradient, handle.gradient) < 2e-2, name
 
 
 LAYERS = st.sampled_from(

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "helper.h"
+#include "narrow.h"
 
 /* A number from 0 to `count` - 1, or -1. */
 static int64_t number_of(const struct embedding *e, int64_t row) {
@@ -26,31 +26,40 @@ INLINE void take(const struct operation *op, int64_t start, int64_t stop, int64_
     (void)worker;
     for (int64_t row = start; row < stop; row++) {
         const float *w = e->w + e->numbers[row] * size;
-        float *y = e->y + row * size;
-        if (e->bias)
-            for (int64_t i = 0; i < size; i++) y[i] = w[i] + e->bias[i];
+        if (e->narrow)
+            for (int64_t i = 0; i < size; i++) put(e->y, row * size + i, w[i] + (e->bias ? e->bias[i] : 0), 1);
+        else if (e->bias)
+            for (int64_t i = 0; i < size; i++) put(e->y, row * size + i, w[i] + e->bias[i], 0);
         else
-            memcpy(y, w, (size_t)size * sizeof *y);
+            memcpy((float *)e->y + row * size, w, (size_t)size * sizeof *w);
     }
 }
 
 /* Columns from `start` to `stop`. */
-INLINE void collect(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const struct embedding *e = &op->embedding;
+INLINE void collect_some(const struct embedding *e, int64_t start, int64_t stop, const int narrow) {
     int64_t size = e->size, wide = stop - start;
-    (void)worker;
     for (int64_t number = 0; e->dw && number < e->count; number++)
         memset(e->dw + number * size + start, 0, (size_t)wide * sizeof *e->dw);
     if (e->dbias) memset(e->dbias + start, 0, (size_t)wide * sizeof *e->dbias);
     for (int64_t row = 0; row < e->images * e->steps; row++) {
-        const float *restrict dy = e->dy + row * size;
+        const void *restrict dy = (const char *)e->dy + row * size * (narrow ? 2 : 4);
         if (e->dw) {
             float *restrict dw = e->dw + e->numbers[row] * size;
-            for (int64_t i = start; i < stop; i++) dw[i] += dy[i];
+            for (int64_t i = start; i < stop; i++) dw[i] += get(dy, i, narrow);
         }
-        if (e->dbias)
-            for (int64_t i = start; i < stop; i++) e->dbias[i] += dy[i];
+        if (e->dbias) {
+            float *restrict dbias = e->dbias;
+            for (int64_t i = start; i < stop; i++) dbias[i] += get(dy, i, narrow);
+        }
     }
+}
+
+INLINE void collect(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    (void)worker;
+    if (op->embedding.narrow)
+        collect_some(&op->embedding, start, stop, 1);
+    else
+        collect_some(&op->embedding, start, stop, 0);
 }
 
 VERSIONS(take)

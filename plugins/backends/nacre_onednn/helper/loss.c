@@ -2,9 +2,8 @@
  * out the rows, whose logarithms are added up in their order.
  */
 
-#include <string.h>
-
 #include "functions.h"
+#include "narrow.h"
 
 enum { IGNORED = -1, WRONG = -2 };
 
@@ -28,9 +27,12 @@ static int64_t images_of(const struct loss *l) {
     return images < (double)l->images ? (int64_t)images : l->images;
 }
 
-INLINE float largest_of(const float *x, int64_t count) {
-    float most = x[0];
-    for (int64_t c = 1; c < count; c++) most = x[c] > most || x[c] != x[c] ? x[c] : most;
+INLINE float largest_of(const void *x, int64_t start, int64_t count, const int narrow) {
+    float most = get(x, start, narrow);
+    for (int64_t c = 1; c < count; c++) {
+        float score = get(x, start + c, narrow);
+        most = score > most || score != score ? score : most;
+    }
     return most;
 }
 
@@ -55,36 +57,40 @@ INLINE struct wanted wanted_of(const struct loss *l, int64_t row) {
 }
 
 /* The sum of the classes' logarithms times their weights; those of the weight 0 do not matter, whatever they are. */
-INLINE double of_every(const struct wanted *w, const float *x, int64_t classes, float most, double log_sum) {
+INLINE double of_every(const struct wanted *w, const void *x, int64_t start, int64_t classes, double less, const int narrow) {
     double sum = 0;
     for (int64_t c = 0; c < classes; c++) {
         double weight = w->weights ? w->weights[c] : 1;
-        if (weight != 0) sum += weight * ((double)x[c] - most - log_sum);
+        if (weight != 0) sum += weight * (get(x, start + c, narrow) - less);
     }
     return sum;
 }
 
-/* Probabilities of the rows, and the logarithms of those of the labels. */
+/* Probabilities of a row, and the logarithm of that of the label. */
+INLINE void loss_row(const struct loss *l, int64_t row, const int narrow) {
+    int64_t classes = l->classes, start = row * classes, c = 0;
+    float *p = l->probabilities + start, most = largest_of(l->x, start, classes, narrow);
+    double sums[LANES] = {0}, sum = 0;
+    for (int64_t at = 0; at < classes; at++) p[at] = exponential(get(l->x, start + at, narrow) - most);
+    for (; c + LANES <= classes; c += LANES)
+        for (int lane = 0; lane < LANES; lane++) sums[lane] += p[c + lane];
+    for (; c < classes; c++) sum += p[c];
+    for (int lane = 0; lane < LANES; lane++) sum += sums[lane];
+    for (int64_t at = 0; at < classes; at++) p[at] = (float)(p[at] / sum);
+    struct wanted w = wanted_of(l, row);
+    double log_sum = log(sum);
+    l->logs[row] = 0;
+    if (w.own != 0) l->logs[row] = w.own * ((double)get(l->x, start + l->chosen[row], narrow) - most - log_sum); /* p may be 0 */
+    if (w.every != 0) l->logs[row] += w.every * of_every(&w, l->x, start, classes, most + log_sum, narrow);
+}
+
 INLINE void loss_rows(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const struct loss *l = &op->loss;
-    int64_t classes = l->classes;
     (void)worker;
-    for (int64_t row = start; row < stop; row++) {
-        const float *x = l->x + row * classes;
-        float *p = l->probabilities + row * classes, most = largest_of(x, classes);
-        double sums[LANES] = {0}, sum = 0;
-        int64_t c = 0;
-        for (int64_t at = 0; at < classes; at++) p[at] = exponential(x[at] - most);
-        for (; c + LANES <= classes; c += LANES)
-            for (int lane = 0; lane < LANES; lane++) sums[lane] += p[c + lane];
-        for (; c < classes; c++) sum += p[c];
-        for (int lane = 0; lane < LANES; lane++) sum += sums[lane];
-        for (int64_t at = 0; at < classes; at++) p[at] = (float)(p[at] / sum);
-        struct wanted w = wanted_of(l, row);
-        double log_sum = log(sum);
-        l->logs[row] = w.own != 0 ? w.own * ((double)x[l->chosen[row]] - most - log_sum) : 0; /* p itself may be 0 */
-        if (w.every != 0) l->logs[row] += w.every * of_every(&w, x, classes, most, log_sum);
-    }
+    for (int64_t row = start; row < stop; row++)
+        if (op->loss.narrow)
+            loss_row(&op->loss, row, 1);
+        else
+            loss_row(&op->loss, row, 0);
 }
 
 VERSIONS(loss_rows)
@@ -110,24 +116,30 @@ int run_loss(const struct machine *machine, const struct operation *op) {
 
 /* dx = softmax(x) times the sum of what is wanted, less what is wanted, times the factor of the loss; rows that do not count
  * get 0. */
-INLINE void loss_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const struct loss *l = &op->loss;
-    int64_t classes = l->classes;
-    (void)worker;
-    for (int64_t row = start; row < stop; row++) {
-        float *dx = l->dx + row * classes;
-        const float *p = l->probabilities + row * classes;
-        struct wanted w = wanted_of(l, row);
-        float scale = (float)(l->loss[1] * w.sum), every = (float)(l->loss[1] * w.every);
-        for (int64_t c = 0; c < classes; c++) dx[c] = w.sum == 0 ? 0 : p[c] * scale;
-        if (w.sum == 0) continue;
-        if (w.every == 0) {
-            dx[l->chosen[row]] = (p[l->chosen[row]] - 1) * scale;
-            continue;
-        }
-        for (int64_t c = 0; c < classes; c++) dx[c] -= w.weights ? w.weights[c] * every : every;
-        dx[l->chosen[row]] -= (float)(l->loss[1] * w.own);
+INLINE void back_row(const struct loss *l, int64_t row, const int narrow) {
+    int64_t classes = l->classes, start = row * classes, chosen = l->chosen[row];
+    const float *p = l->probabilities + start;
+    struct wanted w = wanted_of(l, row);
+    float scale = (float)(l->loss[1] * w.sum), every = (float)(l->loss[1] * w.every);
+    if (w.sum == 0)
+        for (int64_t c = 0; c < classes; c++) put(l->dx, start + c, 0, narrow);
+    else if (w.every == 0) {
+        for (int64_t c = 0; c < classes; c++) put(l->dx, start + c, p[c] * scale, narrow);
+        put(l->dx, start + chosen, (p[chosen] - 1) * scale, narrow);
+    } else {
+        for (int64_t c = 0; c < classes; c++) put(l->dx, start + c, p[c] * scale - (w.weights ? w.weights[c] : 1) * every, narrow);
+        float less = (w.weights ? w.weights[chosen] : 1) * every + (float)(l->loss[1] * w.own);
+        put(l->dx, start + chosen, p[chosen] * scale - less, narrow);
     }
+}
+
+INLINE void loss_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    (void)worker;
+    for (int64_t row = start; row < stop; row++)
+        if (op->loss.narrow)
+            back_row(&op->loss, row, 1);
+        else
+            back_row(&op->loss, row, 0);
 }
 
 VERSIONS(loss_back)

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 30 };
+enum { HELPER_VERSION = 31 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -103,8 +103,9 @@ enum { LABEL_FLOAT32, LABEL_FLOAT64, LABEL_INT32, LABEL_INT64, LABEL_UINT8, LABE
  * and the rest is its own class's. Row number i of x has row i % weight_rows of `weights` for its classes. */
 enum { DIVIDE_BY_VALID, DIVIDE_BY_FULL, DIVIDE_BY_BATCH, DIVIDE_BY_NONE };
 struct loss {
-    const float *x;
-    float *dx, *probabilities;
+    const void *x;
+    void *dx;
+    float *probabilities;
     const void *labels;
     int64_t *chosen; /* the labels as whole numbers, which LOSS writes and LOSS_GRADIENT reads */
     const double *scalars;
@@ -112,19 +113,21 @@ struct loss {
     double *loss; /* and behind it the weight of a label */
     const float *weights, *of_images; /* or NULL for weights of 1 */
     void *dlabels, *dof_images;       /* get zeros; the first has so many `bytes` */
-    int64_t images, steps, classes, label_type, rows, ignores, ignored, divisor, weight_rows, bytes;
+    int64_t images, steps, classes, label_type, rows, ignores, ignored, divisor, weight_rows, bytes, narrow;
     double weight, smoothing;
 };
 
 /* y is (images, steps, size), the rows of w (count, size) whose numbers are x; as for `loss`, not all images may count. */
 struct embedding {
     const void *x;
-    const float *w, *bias, *dy;
-    float *y, *dw, *dbias;
+    const float *w, *bias;
+    const void *dy;
+    void *y;
+    float *dw, *dbias;
     void *dx;         /* gets zeros, so many `bytes` */
     int64_t *numbers; /* which EMBEDDING writes and EMBEDDING_GRADIENT reads */
     const double *scalars;
-    int64_t images, steps, count, size, number_type, rows, bytes;
+    int64_t images, steps, count, size, number_type, rows, bytes, narrow;
 };
 
 /* `step` is an index into the scalars, `first` the number of the first element among those of all ranks. */

@@ -84,6 +84,11 @@ def stays_plain(shape: tuple[int, ...], dtype: str = "float32") -> bool:
     return not is_images(shape) or shape[1] <= FEW or prod(shape[2:]) == 1
 
 
+def in_bf16(backend: Any, shape: tuple[int, ...]) -> bool:
+    """Return whether own blobs of a shape are of bf16, in C order as long as no kernel reads them by their channels."""
+    return backend.compute == "bf16" and len(shape) in (2, 3)
+
+
 def layout_of(shape: tuple[int, ...], candidate: str) -> str:
     """Return the layout of own blobs of a shape: C order, or for images the candidate, without padded blocks."""
     return unpadded(shape, candidate) if is_images(shape) else IN_ORDER

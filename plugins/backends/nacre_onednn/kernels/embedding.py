@@ -5,17 +5,18 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from nacre import Array, LayerState, Own
+from nacre import Array, Own
 from nacre_layers.linear.embedding import EmbeddingLayer, EmbeddingState
 
 from ..dnnl.primitives import too_large
 from ..helper.native import MISSING, helper
 from ..record import recorder
+from .base import OnednnKernel, in_bf16
 from .loss import LABELS
 
 
-class EmbeddingKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
-    """Rows of the weight by their numbers, of one bottom."""
+class EmbeddingKernel(OnednnKernel, reads=""):
+    """Rows of the weight by their numbers, of one bottom. In bf16 only the top and its gradient are of bf16."""
 
     @classmethod
     def supports(cls, layer: EmbeddingLayer, inputs: list[Any]) -> str | None:
@@ -33,6 +34,11 @@ class EmbeddingKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
         self.parameters, self.blobs = self.plain.parameters, self.plain.blobs
         self.images, *steps = inputs[0].shape
         self.steps, self.type = prod(steps), LABELS[inputs[0].dtype]
+        self.narrow = in_bf16(backend, self.blobs[0].shape) and ("float" not in inputs[0].dtype or not steps)
+        self.on_plain = not self.narrow
+
+    def stages(self) -> list[str]:
+        return []
 
     def ready(self) -> None:
         self.numbers = self.backend.empty((self.images * self.steps,), "int64")
@@ -57,6 +63,6 @@ class EmbeddingKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
         scalars, record = self.backend.scalars, recorder(self.backend).record
         numbers = {"images": self.images, "steps": self.steps, "number_type": self.type, "rows": scalars.place("rows")}
         numbers |= {"count": self.layer.input_dim, "size": self.layer.output_dim}
-        numbers |= {"bytes": arrays["dx"].nbytes if "dx" in arrays else 0}
+        numbers |= {"bytes": arrays["dx"].nbytes if "dx" in arrays else 0, "narrow": self.narrow}
         both = {"numbers": self.numbers, "scalars": record.read(scalars)}
         record.add(kind, {**arrays, **both}, numbers, refuse)

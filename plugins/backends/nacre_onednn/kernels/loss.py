@@ -7,21 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Array, LayerState, Own
+from nacre import Array, Own
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 
 from ..dnnl.primitives import Call, plain, reorder, strided
 from ..helper.native import CONSTANTS
 from ..record import recorder
-from .base import unserved
+from .base import OnednnKernel, in_bf16, unserved
 
 LABELS = {name: CONSTANTS[f"LABEL_{name.upper()}"] for name in ("float32", "float64", "int32", "int64", "uint8")}
 """Types of labels, as operations.h counts them."""
 DIVISORS = {name: CONSTANTS[f"DIVIDE_BY_{name.upper()}"] for name in ("valid", "full", "batch", "none")}
 
 
-class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
-    """Loss and gradient over scores of any number of axes."""
+class SoftmaxLossKernel(OnednnKernel, reads=""):
+    """Loss and gradient over scores of any number of axes.
+
+    It works on plain arrays, except on scores of bf16 whose classes lie side by side, unless other bottoms would be
+    rounded to bf16, too.
+    """
 
     @classmethod
     def supports(cls, layer: SoftmaxLossLayer, inputs: list[Any]) -> str | None:
@@ -43,6 +47,9 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
         self.steps = before * behind // self.images
         self.type = LABELS[inputs[1].dtype]
         self._loss = np.zeros(2)  # and the weight of a label
+        rounded = any("float" in one.dtype and len(one.shape) > 1 for one in inputs[1:])
+        self.narrow = in_bf16(backend, inputs[0].shape) and behind == 1 and not rounded
+        self.on_plain = not self.narrow
 
     @property
     def loss(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
@@ -54,6 +61,9 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
         """The number of labels of the last batch that are not ignored."""
         labels = self.given[: min(self.backend.rows, self.images)]
         return labels.size - int(np.count_nonzero(labels == self.layer.ignore_label))
+
+    def stages(self) -> list[str]:
+        return []
 
     def ready(self) -> None:
         rows = self.images * self.steps
@@ -119,5 +129,6 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
             "smoothing": self.layer.label_smoothing,
             "weight_rows": 1 if self.weights is None else len(self.weights),
             "bytes": ends["dlabels"].nbytes if "dlabels" in ends else 0,
+            "narrow": self.narrow,
         }
         record.add(kind, arrays, numbers, refuse)
