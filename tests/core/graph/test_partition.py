@@ -286,7 +286,11 @@ def test_what_cannot_be_divided_is_named():
 @pytest.mark.parametrize(
     ("layers", "shapes", "words"),
     [
-        ([("x", 0), ("y", 1)], {"x": (6, 1), "y": (6, 1)}, "y: the 1 features of blob 'x' cannot be cut into 2 parts"),
+        (
+            [("x", 0), ("y", 1)],
+            {"x": (6, 1), "y": (6, 1)},
+            "y: the 1 features of blob 'x' cannot be cut into 2 parts\n  use fewer ranks, or set the partition_dim",
+        ),
         ([("x", 0), ("y", 0)], {"x": (1, 9), "y": (1, 9)}, "x: a batch of 1 records is too small for 2 ranks"),
         ([("x", 0), ("y", 0)], {"x": (6, 9), "y": (3, 9)}, "y: its blobs have 3 and 6 rows"),
         ([("x", 0), ("y", 1)], {"x": (6, 9), "y": (6, 4)}, "y: it makes 4 features of 9, which cannot be cut alike"),

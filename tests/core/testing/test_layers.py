@@ -496,9 +496,13 @@ class SilencesNumpy(ScaledState):
 
 @broken(Scaled, "inputs_are_left_alone", "forward changes the parameter 'weight', which only the solver may")
 class ChangesItsWeight(ScaledState):
+    changed = False
+
     def forward(self, inputs):
+        if not self.changed:  # before the first top, so that a second pass gives the same
+            self.parameters[0].blob[0] += 1e-9
+        self.changed = True
         super().forward(inputs)
-        self.parameters[0].blob[0] += 1e-9
 
 
 @broken(Scaled, "forward_twice", "forward reads what its tops held before, or leaves a part unwritten")
@@ -676,7 +680,7 @@ def test_a_broken_promise_is_found_by_its_check(name, every, monkeypatch):
     assert check in found, f"{name} is not found by {check}, but by {found}"
     with pytest.raises((AssertionError, PluginError), match=words):
         raise found[check]
-    assert len(found) <= 5, f"{name} is found by {sorted(found)}"
+    assert len(found) <= 4, f"{name} is found by {sorted(found)}"
 
 
 class NoParameterLayer(ScaledLayer):

@@ -54,18 +54,18 @@ def layout_beside(blob: Own, layouts: Layouts, beside: Own | None) -> str:
     return layouts(blob)
 
 
-def unfit(inputs: list[Any], count: int = 1) -> str | None:
+def unfit(inputs: list[Any]) -> str | None:
     """Return the reason why no kernel here serves these bottoms, or None."""
-    if len(inputs) != count:
+    if len(inputs) != 1:
         return "serves one bottom"
     if inputs[0].dtype != "float32":
         return f"serves a bottom of float32, not {inputs[0].dtype}"
     return too_large(inputs[0].shape)
 
 
-def unserved(inputs: list[Any], count: int = 1) -> str | None:
+def unserved(inputs: list[Any]) -> str | None:
     """Return the reason why the helper does not serve these bottoms, or None."""
-    return MISSING if helper() is None else unfit(inputs, count)
+    return MISSING if helper() is None else unfit(inputs)
 
 
 FEW = 4
@@ -84,9 +84,13 @@ def stays_plain(shape: tuple[int, ...], dtype: str = "float32") -> bool:
     return not is_images(shape) or shape[1] <= FEW or prod(shape[2:]) == 1
 
 
-def in_bf16(backend: Any, shape: tuple[int, ...]) -> bool:
-    """Return whether own blobs of a shape are of bf16, in C order as long as no kernel reads them by their channels."""
-    return backend.compute == "bf16" and len(shape) in (2, 3)
+def in_bf16(backend: Any, shape: tuple[int, ...], others: list[Any]) -> bool:
+    """Return whether a kernel may have own blobs of a shape, of bf16 in C order, beside `others`.
+
+    Bottoms of a floating type would be rounded to bf16, too, unless they have one axis: then they stay plain.
+    """
+    rounded = any("float" in one.dtype and len(one.shape) > 1 for one in others)
+    return backend.compute == "bf16" and len(shape) in (2, 3) and not rounded
 
 
 def layout_of(shape: tuple[int, ...], candidate: str) -> str:

@@ -34,7 +34,7 @@ class EmbeddingKernel(OnednnKernel, reads=""):
         self.parameters, self.blobs = self.plain.parameters, self.plain.blobs
         self.images, *steps = inputs[0].shape
         self.steps, self.type = prod(steps), LABELS[inputs[0].dtype]
-        self.narrow = in_bf16(backend, self.blobs[0].shape) and ("float" not in inputs[0].dtype or not steps)
+        self.narrow = in_bf16(backend, self.blobs[0].shape, inputs)
         self.on_plain = not self.narrow
 
     def stages(self) -> list[str]:

@@ -47,8 +47,7 @@ class SoftmaxLossKernel(OnednnKernel, reads=""):
         self.steps = before * behind // self.images
         self.type = LABELS[inputs[1].dtype]
         self._loss = np.zeros(2)  # and the weight of a label
-        rounded = any("float" in one.dtype and len(one.shape) > 1 for one in inputs[1:])
-        self.narrow = in_bf16(backend, inputs[0].shape) and behind == 1 and not rounded
+        self.narrow = in_bf16(backend, inputs[0].shape, inputs[1:]) and behind == 1
         self.on_plain = not self.narrow
 
     @property
