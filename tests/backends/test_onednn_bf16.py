@@ -23,13 +23,28 @@ from nacre_layers.linear.embedding import EmbeddingLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.losses.square_loss import SquareLossLayer
-from nacre_layers.neurons import ELU, GELU, LReLU, ReLU, Sigmoid, SiLU, Softplus, Tanh
+from nacre_layers.neurons import (
+    ELU,
+    GELU,
+    SELU,
+    Exponential,
+    Hardswish,
+    LReLU,
+    Mish,
+    ReLU,
+    Sigmoid,
+    SiLU,
+    Softplus,
+    STanh,
+    Tanh,
+)
 from nacre_layers.pooling.functions import Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl.primitives import plain
 from nacre_onednn.helper import native
-from nacre_onednn.kernels.neurons import Function
+from nacre_onednn.kernels.chain import backward_call, forward_call
+from nacre_onednn.kernels.neurons import link_of
 from nacre_onednn.kernels.products import GEMM, PACKED, PRODUCT
 from nacre_solvers import SGD
 
@@ -279,17 +294,34 @@ def test_weights_made_narrow_by_the_forward_pass_are_those_of_this_iteration(for
 
 @pytest.mark.skipif(native.helper() is None, reason="no helper was compiled")
 @pytest.mark.parametrize(
-    "neuron", [ELU(), GELU(), GELU(approximate="tanh"), LReLU(), Sigmoid(), SiLU(beta=3), Softplus(), Tanh()], ids=str
+    "neuron",
+    [
+        ELU(),
+        Exponential(),
+        GELU(),
+        GELU(approximate="tanh"),
+        Hardswish(),
+        LReLU(),
+        Mish(),
+        SELU(),
+        STanh(),
+        Sigmoid(),
+        SiLU(beta=3),
+        Softplus(),
+        Tanh(),
+    ],
+    ids=str,
 )
 def test_neurons_have_the_bits_of_float32_rounded_for_every_number(neuron: Any) -> None:
-    numbers = np.arange(1 << 16, dtype=np.uint16)
+    numbers, links = np.arange(1 << 16, dtype=np.uint16), [link_of(neuron)]
+    known = links[0].reads
     found: list[list[Any]] = []
     for narrow in (True, False):
-        function, desc = Function(neuron, narrow=narrow), plain(numbers.size, dtype="bf16" if narrow else "float32")
+        desc = plain(numbers.size, dtype="bf16" if narrow else "float32")
         x, dy = (one if narrow else widened(one) for one in (numbers, np.roll(numbers, 12345)))
         y, dx = np.full_like(x, 7), np.full_like(x, 7)
-        run([function.forward(desc)], {**function.tables, "x": x, "y": y}, 2)
-        run([function.backward(desc)], {**function.tables, function.known: x, "dy": dy, "dx": dx}, 2)
+        run([forward_call(links, desc)], {"x": x, "y": y}, 2)
+        run([backward_call(links, desc, {known: known, "dx": "dx"})], {known: x, "dy": dy, "dx": dx}, 2)
         found.append([y, dx])
     for narrow, wide in zip(*found, strict=True):
         np.testing.assert_array_equal(narrow, rounded(wide))

@@ -34,7 +34,7 @@ from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.kernels.base import OnednnKernel
 from nacre_onednn.kernels.batch_norm import BatchNormKernel
 from nacre_onednn.kernels.concat import ConcatKernel
-from nacre_onednn.kernels.element_wise import AddKernel, SplitKernel
+from nacre_onednn.kernels.element_wise import ElementWiseKernel, SplitKernel
 from nacre_onednn.kernels.lrn import LRNKernel
 from nacre_onednn.kernels.neurons import NeuronKernel
 from nacre_onednn.kernels.norm import LayerNormKernel, RMSNormKernel
@@ -163,9 +163,9 @@ class TestLRNKernel(KernelTests):
         return st.builds(lambda one, shape: Example(one, [shape]), fields, IMAGES)
 
 
-class TestAddKernel(KernelTests):
+class TestElementWiseKernel(KernelTests):
     layer = ElementWiseLayer
-    kernel = AddKernel
+    kernel = ElementWiseKernel
     backend_name = "onednn"
 
     def examples(self) -> Any:
@@ -173,14 +173,25 @@ class TestAddKernel(KernelTests):
         yield Example({"neuron": ReLU()}, [(3, 32, 5, 4)] * 2, tops=1, label="ReLU")
         yield Example({"neuron": ReLU()}, [(3, 20, 5, 4)] * 4, tops=1, label="four bottoms, ReLU")
         yield Example({"neuron": "Tanh"}, [(3, 7)] * 3, tops=1, label="three bottoms, plain")
-        yield Example({"operation": "Multiply"}, [(3, 7)] * 2, tops=1, label="declined")
-        yield Example(
-            {"operation": {"type": "Add", "coefficients": [1, -1]}}, [(3, 7)] * 2, tops=1, label="declined too"
-        )
+        for operation in ("Multiply", "Divide", "Maximum", "Subtract", "Mean"):
+            yield Example({"operation": operation}, [(3, 32, 5, 4)] * 2, tops=1, label=operation)
+            yield Example({"operation": operation, "neuron": ReLU()}, [(3, 7)] * 2, tops=1, label=f"{operation}, ReLU")
+        for operation in ("Multiply", "Maximum", "Mean"):
+            yield Example(
+                {"operation": operation, "neuron": "Tanh"}, [(3, 7)] * 4, tops=1, label=f"{operation} of four"
+            )
+        coefficients = {"type": "Add", "coefficients": [0.5, -1, 2]}
+        yield Example({"operation": coefficients, "neuron": ReLU()}, [(3, 20, 5, 4)] * 3, tops=1, label="coefficients")
+        yield Example({"operation": "Maximum"}, [np.zeros((2, 9), np.float32)] * 3, tops=1, label="equal bottoms")
+        yield Example({"operation": "Multiply"}, [(3, 7)] * 9, tops=1, label="too many: declined")
 
     def strategy(self) -> Any:
-        fields = st.fixed_dictionaries({"neuron": st.sampled_from(["Identity", "ReLU"])})
-        build = lambda one, shape, count: Example(one, [shape] * count, tops=1)  # noqa: E731
+        kinds = st.sampled_from(["Add", "Multiply", "Maximum", "Mean", "Subtract", "Divide"])
+        fields = st.fixed_dictionaries({"neuron": st.sampled_from(["Identity", "ReLU"]), "operation": kinds})
+
+        def build(one: dict[str, Any], shape: tuple[int, ...], count: int) -> Example:
+            return Example(one, [shape] * (2 if one["operation"] in ("Subtract", "Divide") else count), tops=1)
+
         return st.builds(build, fields, IMAGES, st.integers(2, 3))
 
 
@@ -241,9 +252,14 @@ class TestSoftmaxKernel(KernelTests):
 
 NEURONS = [
     {"type": "ELU", "alpha": 0.7},
+    {"type": "Exponential"},
     {"type": "GELU"},
     {"type": "GELU", "approximate": "tanh"},
+    {"type": "Hardswish"},
     {"type": "LReLU", "slope": 0.2},
+    {"type": "Mish"},
+    {"type": "SELU"},
+    {"type": "STanh"},
     {"type": "Sigmoid"},
     {"type": "SiLU", "beta": 1.5},
     {"type": "Softplus", "beta": 2.0},

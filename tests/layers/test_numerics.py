@@ -168,15 +168,21 @@ def test_bounds(name, backend, dtype):
             check_slopes(name, slope, x, dtype, column)
 
 
-def helper_function(made, *, narrow):
-    """Return the neuron as the onednn backend's helper computes it, or None; skip where there is no helper."""
+def helper_calls(name, dtype, size):
+    """Return the neuron as the onednn backend's helper computes it, forward and backward, or None."""
     if "onednn" not in backends():
         pytest.skip("oneDNN cannot be used here")
     native = pytest.importorskip("nacre_onednn.helper.native")
     if native.helper() is None:
         pytest.skip("the helper was not compiled")
-    neurons = importlib.import_module("nacre_onednn.kernels.neurons")
-    return neurons.Function(made, narrow=narrow) if type(made) in neurons.FUNCTIONS else None
+    neurons, chain = (importlib.import_module(f"nacre_onednn.kernels.{one}") for one in ("neurons", "chain"))
+    made = FUNCTIONS[name].fields["neuron"]
+    if type(made) not in neurons.FUNCTIONS:
+        return None
+    link = neurons.link_of(made)
+    desc = importlib.import_module("nacre_onednn.dnnl.primitives").plain(size, dtype=dtype)
+    ends = {link.reads: link.reads, "dx": "dx"}
+    return [chain.forward_call([link], desc), chain.backward_call([link], desc, ends)]
 
 
 NEURONS = [name for name, function in FUNCTIONS.items() if function.layer is ActivationLayer]
@@ -185,17 +191,14 @@ NEURONS = [name for name, function in FUNCTIONS.items() if function.layer is Act
 @pytest.mark.parametrize("name", NEURONS)
 def test_bounds_in_bf16(name):
     """By the helper itself, so on processors without bf16 too."""
-    made = FUNCTIONS[name].fields["neuron"]
-    function = helper_function(made, narrow=True)
-    assert (function is None) == (VALUES[name]["onednn bf16"] == "" == SLOPES[name]["onednn bf16"])
-    if function is None:
-        return
-    primitives = importlib.import_module("nacre_onednn.dnnl.primitives")
     x = exact.line("bf16")
-    desc, bits = primitives.plain(x.size, dtype="bf16"), exact.narrow(x)
+    calls = helper_calls(name, "bf16", x.size)
+    assert (calls is None) == (VALUES[name]["onednn bf16"] == "" == SLOPES[name]["onednn bf16"])
+    if calls is None:
+        return
+    bits = exact.narrow(x)
     y, dy, dx = np.zeros_like(bits), exact.narrow(np.ones_like(x)), np.zeros_like(bits)
-    calls = [function.forward(desc), function.backward(desc)]
-    run_calls(calls, {**function.tables, "x": bits, "y": y, "dy": dy, "dx": dx}, threads=1)
+    run_calls(calls, {"x": bits, "y": y, "dy": dy, "dx": dx}, threads=1)
     with np.errstate(all="ignore"):
         check_values(name, exact.widen(y), x, "bf16", "onednn bf16")
         check_slopes(name, exact.widen(dx), x, "bf16", "onednn bf16")
@@ -203,19 +206,16 @@ def test_bounds_in_bf16(name):
 
 @pytest.mark.parametrize("name", NEURONS)
 def test_the_helper_gives_the_same_bits_in_place_and_on_several_threads(name):
-    made = FUNCTIONS[name].fields["neuron"]
-    if (function := helper_function(made, narrow=False)) is None:
-        return
-    primitives = importlib.import_module("nacre_onednn.dnnl.primitives")
     x = np.random.default_rng(0).normal(0, 5, 70_001).astype(np.float32)
-    desc = primitives.plain(x.size)
+    if (calls := helper_calls(name, "float32", x.size)) is None:
+        return
+    made = FUNCTIONS[name].fields["neuron"]
     found = []
     for threads, in_place in ((1, False), (3, False), (3, True)):
         given, dy = x.copy(), np.full_like(x, 0.7)
         y = given if in_place and not made.needs_input else np.zeros_like(x)
         dx = dy if in_place else np.zeros_like(x)
         buffers = {"x": given, "y": y, "dy": dy, "dx": dx}
-        calls = [function.forward(desc), function.backward(desc)]
         run_calls(calls, buffers, threads)
         found.append({"y": y, "dx": dx})
     assert_same_bits(found)

@@ -25,7 +25,8 @@ struct operation {
         struct rectify rectify;
         struct gate gate;
         struct add add;
-        struct function function;
+        struct chain chain;
+        struct look_up look_up;
         struct softmax softmax;
         struct pooling pooling;
         struct lrn lrn;
@@ -114,7 +115,7 @@ run_t run_rectify, run_gate, run_add;                             /* elementwise
 run_t run_softmax, run_softmax_gradient;                          /* softmax.c */
 run_t run_pooling, run_pooling_gradient;                          /* pooling.c */
 run_t run_lrn, run_lrn_gradient;                                  /* lrn.c */
-run_t run_function, run_function_gradient;                        /* functions.c */
+run_t run_chain, run_chain_gradient, run_look_up;                 /* chain.c */
 run_t run_batch_norm;                                             /* batch_norm.c: both passes */
 run_t run_columns, run_columns_sum;                                /* columns.c */
 run_t run_fold;                                                   /* fold.c */

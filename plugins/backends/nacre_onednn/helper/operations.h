@@ -14,11 +14,11 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 31 };
+enum { HELPER_VERSION = 32 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
-    RECTIFY, GATE, ADD, FUNCTION, FUNCTION_GRADIENT, SOFTMAX, SOFTMAX_GRADIENT,
+    RECTIFY, GATE, ADD, CHAIN, CHAIN_GRADIENT, LOOK_UP, SOFTMAX, SOFTMAX_GRADIENT,
     POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM, FOLD, COLUMNS, COLUMNS_SUM,
     NORM, NORM_GRADIENT, EMBEDDING, EMBEDDING_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
     SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
@@ -162,17 +162,39 @@ struct add {
     int64_t size, relu, narrow;
 };
 
-enum { ELU, GELU, GELU_TANH, LRELU, SIGMOID, SILU, SOFTPLUS, TANH };
+/* What a link of a chain makes of x: neurons whose slopes are functions of y, then those whose slopes are functions of x; and of
+ * x and another array: first x; first x + second other; x other; x / other; other / x; the larger one, where of equal ones x gets
+ * the gradient; and the same, but other gets it. */
+enum {
+    ELU, EXPONENTIAL, LRELU, RELU, SELU, SIGMOID, SOFTPLUS, STANH, TANH,
+    GELU, GELU_TANH, HARDSWISH, MISH, SILU,
+    SCALED, WEIGHED, TIMES, OVER, UNDER, LARGER, LARGER_SECOND
+};
+enum { MOST_LINKS = 8 };
+struct link {
+    int64_t function;
+    double first, second; /* the fields of a neuron */
+    const void *other;
+    void *dother;
+};
 
-/* FUNCTION reads x and writes y; FUNCTION_GRADIENT reads dy, and x or y as `known`, and writes dx. `results` and `slopes` are
- * those of all numbers of bf16, in the order of their bits; NULL: they are computed. */
-struct function {
-    const void *x, *known, *dy;
-    const uint16_t *results;
-    const float *slopes;
-    void *y, *dx; /* may be x and dy */
-    int64_t size, function, narrow;
-    double parameter;
+/* Each link reads what the one before it gives: CHAIN reads x and writes y. CHAIN_GRADIENT reads dy, and x, from which it
+ * computes again what gradients need; or y, if they need nothing else; or neither. It writes dx and those of the other
+ * arrays, if they are wanted. In bf16 the first link has no more than 65,536 results: it may take them, and its slopes along x,
+ * from tables in the order of the bits of x. */
+struct chain {
+    const void *x, *dy;
+    void *y, *dx; /* may be x and dy, if there are no other arrays */
+    const struct link *links;
+    const float *results, *slopes;
+    int64_t count, size, narrow;
+};
+
+/* All of a chain of one link in bf16: `results` are those of all its numbers, in the order of their bits. */
+struct look_up {
+    const uint16_t *x, *results;
+    uint16_t *y; /* may be x */
+    int64_t size;
 };
 
 /* SOFTMAX reads x and writes y; SOFTMAX_GRADIENT reads y and dy, and writes dx. */

@@ -33,8 +33,9 @@ static int run(const struct machine *machine, const struct operation *op) {
     case POOLING_GRADIENT: run_pooling_gradient(machine, op); return 0;
     case LRN: run_lrn(machine, op); return 0;
     case LRN_GRADIENT: run_lrn_gradient(machine, op); return 0;
-    case FUNCTION: run_function(machine, op); return 0;
-    case FUNCTION_GRADIENT: run_function_gradient(machine, op); return 0;
+    case CHAIN: run_chain(machine, op); return 0;
+    case CHAIN_GRADIENT: run_chain_gradient(machine, op); return 0;
+    case LOOK_UP: run_look_up(machine, op); return 0;
     case BATCH_NORM:
     case BATCH_NORM_SUM:
     case BATCH_NORM_GRADIENT: run_batch_norm(machine, op); return 0;

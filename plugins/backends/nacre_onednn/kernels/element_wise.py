@@ -1,12 +1,21 @@
-"""Sums of blobs: ElementWise's Add, with ReLU in one, and Split's gradient."""
+"""ElementWise, with ReLU in one, and Split's gradient."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nacre import Array, Own
-from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer, ElementWiseState
+from nacre import Array
+from nacre_layers.elementwise.element_wise import (
+    Add,
+    Average,
+    Divide,
+    ElementWiseLayer,
+    ElementWiseState,
+    Maximum,
+    Multiply,
+    Subtract,
+)
 from nacre_layers.neurons import is_relu
 from nacre_layers.shapes.split import SplitLayer
 
@@ -14,32 +23,61 @@ from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
 from ..dnnl.library import library
 from ..dnnl.primitives import Call, Desc, HelperCall, Primitive, attributes, call, pass_over, reorder
-from ..helper.native import helper
-from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
+from ..helper.native import MISSING, helper
+from ..rewrite import is_marked
+from .base import Layouts, OnednnKernel, describe_blob, gate, rectify
 from .batch_norm import KEPT, BatchNormKernel
+from .chain import MOST_LINKS, RELU, ChainKernel, Link, numbered, unfit_any
 
-MOST_AXES = 5
+PLUS = Link("WEIGHED", (1.0, 1.0), others=1)
 
 
-class AddKernel(OnednnKernel, reads=""):
-    """The sum of two bottoms or more; applies ReLU itself, and a BatchNorm below that leaves its top to it."""
+def links_of(operation: Any, count: int, index: int = 0) -> list[Link] | None:
+    """Return an operation on so many bottoms as links that begin with bottom `index`, or None if there are none.
 
-    LIES, ALIKE = "as below", True
+    One bottom after the other is joined to what there is, so of more than two only the first can begin.
+    """
+    kind, second = type(operation), index == 1
+    if index and count > 2:
+        return None
+    if kind is Add:
+        first, *factors = operation.coefficients or [1.0] * count
+        pairs = [(first, factors[0]), *((1.0, factor) for factor in factors[1:])]
+        return [Link("WEIGHED", pair[::-1] if second else pair, others=1) for pair in pairs]
+    if kind is Subtract:
+        return [Link("WEIGHED", (-1.0, 1.0) if second else (1.0, -1.0), others=1)]
+    if kind is Average:
+        return [*[PLUS] * (count - 1), Link("SCALED", (1 / count,))]
+    names = {Multiply: ("TIMES", "TIMES"), Divide: ("OVER", "UNDER"), Maximum: ("LARGER", "LARGER_SECOND")}
+    return [Link(names[kind][second], reads="x", others=1)] * (count - 1) if kind in names else None
+
+
+class ElementWiseKernel(ChainKernel):
+    """All operations of ElementWise; applies ReLU itself, and as a sum a BatchNorm below that leaves its top to it."""
 
     @classmethod
     def supports(cls, layer: ElementWiseLayer, inputs: list[Any]) -> str | None:
-        if type(layer.operation) is not Add or layer.operation.coefficients:
-            return f"serves Add without coefficients, not {layer.operation!r}"
+        if not is_sum(layer):
+            links = links_of(layer.operation, len(inputs))
+            if links is None or len(links) >= MOST_LINKS:
+                return f"serves no {layer.operation!r} of {len(inputs)} bottoms"
+            if helper() is None:
+                return MISSING
         return unfit_any(inputs)
 
     def __init__(self, layer: ElementWiseLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
-        super().__init__(layer, backend, inputs, diffs)
-        self.blobs = ElementWiseState(layer, backend, inputs, diffs).blobs
+        ElementWiseState(layer, backend, inputs, diffs)  # which checks the shapes
         self.relu = is_relu(layer.neuron)
-        if self.relu:
-            self.reads = "blobs"
+        super().__init__(layer, backend, inputs, diffs, links=self._links(layer, len(inputs), 0) or ())
         self.norm: tuple[BatchNormKernel, int] | None = None
         """The BatchNorm whose top it computes itself, and the index of that bottom."""
+
+    def links(self, index: int) -> Sequence[Link] | None:
+        return None if is_marked(self.layer) else self._links(self.layer, len(self.inputs), index)
+
+    def _links(self, layer: ElementWiseLayer, count: int, index: int) -> Sequence[Link] | None:
+        links = links_of(layer.operation, count, index)
+        return [*links, RELU] if links and self.relu else links
 
     def take_over(self, norms: Mapping[int, BatchNormKernel]) -> None:
         """Compute the top of a BatchNorm below, if it is one of `norms`, {id of the top: kernel}; see rewrite.py.
@@ -52,10 +90,9 @@ class AddKernel(OnednnKernel, reads=""):
                 norm.leaves_its_top = True
                 self.norm = norm, index
 
-    def stages(self) -> list[str]:
-        return ["forward", *(["data"] if any(dx is not None for dx in self.diffs) else [])]
-
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
+        if not is_sum(self.layer):
+            return super().make(stage, way, layouts)
         desc = describe_blob(self.blobs[0], layouts)
         if stage == "forward" and self.norm is not None:
             norm, index = self.norm
@@ -78,7 +115,12 @@ class AddKernel(OnednnKernel, reads=""):
     def buffers(self) -> dict[str, Array]:
         norm = self.norm and self.norm[0]
         more = {"x of the norm": norm.inputs[0].memory, "moments of the norm": norm.own["Moments"]} if norm else {}
-        return {**super().buffers(), **numbered("x", self.inputs), **numbered("dx", self.diffs), **more}
+        return {**super().buffers(), **more}
+
+
+def is_sum(layer: ElementWiseLayer) -> bool:
+    """Return whether a layer adds up its bottoms, each as it is."""
+    return type(layer.operation) is Add and not layer.operation.coefficients
 
 
 class SplitKernel(OnednnKernel, reads=""):
@@ -120,15 +162,3 @@ def add_up(names: list[str], target: str, desc: Desc, relu: bool = False) -> lis
         call(addition, {arg.SRC: (one, desc), arg.SRC_1: (other, desc), arg.DST: (target, desc)}) for one, other in sums
     ]
     return [*calls, *(rectify(desc, target) if relu else [])]
-
-
-def numbered(name: str, blobs: list[Own | None]) -> dict[str, Array]:
-    """Return the memory of blobs, by a name with their index."""
-    return {f"{name}{index}": blob.memory for index, blob in enumerate(blobs) if blob is not None}
-
-
-def unfit_any(inputs: list[Any]) -> str | None:
-    """Return the reason why no kernel here serves one of these bottoms, or None."""
-    if reason := next((found for one in inputs if (found := unfit([one]))), None):
-        return reason
-    return None if len(inputs[0].shape) <= MOST_AXES else f"serves blobs of up to {MOST_AXES} axes"

@@ -13,7 +13,7 @@ from ..dnnl import arguments as arg
 from ..dnnl.library import library
 from ..dnnl.primitives import Call, Desc, Primitive, attributes, call, strided
 from .base import Layouts, OnednnKernel, unfit
-from .element_wise import numbered
+from .chain import numbered
 
 
 class MatMulKernel(OnednnKernel, reads="inputs"):

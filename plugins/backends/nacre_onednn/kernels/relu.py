@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from nacre_layers.neurons import ReLU, is_relu
 
 from ..dnnl.primitives import Call
-from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
+from .base import Layouts, describe_blob, gate, rectify
+from .chain import RELU, Link, LinkedKernel, unfit_any
 
 
-class ReLUKernel(OnednnKernel, reads="blobs"):
+class ReLUKernel(LinkedKernel, reads="blobs"):
     """y = max(0, x), a NaN staying one, and the gradient from y; in place where the net says so."""
-
-    LIES, ALIKE = "as below", True
 
     @classmethod
     def supports(cls, layer: ReLU, inputs: list[Any]) -> str | None:
-        if reason := unfit(inputs):
-            return reason
-        if len(inputs[0].shape) > 5:
-            return "serves blobs of up to five axes"
-        return None if is_relu(layer) else f"serves epsilon=0, not {layer.epsilon}"
+        return unfit_any(inputs) if is_relu(layer) else f"serves epsilon=0, not {layer.epsilon}"
 
     def __init__(self, layer: ReLU, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = [backend.blob(inputs[0].shape)]
+
+    def links(self, index: int) -> Sequence[Link]:
+        return [RELU]
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         desc = describe_blob(self.blobs[0], layouts)

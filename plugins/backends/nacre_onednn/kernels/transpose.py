@@ -11,7 +11,7 @@ from nacre_layers.shapes.transpose import TransposeLayer, TransposeState, order_
 from ..dnnl.library import library
 from ..dnnl.primitives import Call, Desc, reorder
 from .base import Layouts, OnednnKernel, describe_blob
-from .element_wise import unfit_any
+from .chain import unfit_any
 
 
 class TransposeKernel(OnednnKernel, reads=""):

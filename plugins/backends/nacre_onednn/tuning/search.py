@@ -18,7 +18,7 @@ from ..dnnl.library import Unimplemented, library
 from ..dnnl.primitives import BLOCKED, CHANNELS_LAST, IN_ORDER, Call
 from ..kernels.base import Layouts, OnednnKernel, layout_of
 from ..kernels.batch_norm import BatchNormKernel
-from ..kernels.element_wise import AddKernel
+from ..kernels.element_wise import ElementWiseKernel
 from ..record import Record, recorder, rounded_up, sizes_of
 from ..rewrite import is_marked
 from .plans import Kept, key_of, likeness
@@ -106,7 +106,7 @@ def _join_sums(kernels: Sequence[OnednnKernel]) -> None:
     """Let sums compute the tops of the BatchNorms that are marked for it."""
     norms = {id(one.blobs[0]): one for one in kernels if isinstance(one, BatchNormKernel) and is_marked(one.layer)}
     for kernel in kernels:
-        if isinstance(kernel, AddKernel) and is_marked(kernel.layer):
+        if isinstance(kernel, ElementWiseKernel) and is_marked(kernel.layer):
             kernel.take_over(norms)
 
 
