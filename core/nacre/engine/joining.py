@@ -59,10 +59,12 @@ def _joined(op: Op, index: int, lower: Op, stack: ExitStack) -> Op | None:
     of_neuron = op.neuron is not None  # of the lower one's own layer
     name, choice = (lower.name, lower.choice) if of_neuron else (op.name, op.choice)
     made = Op(op.node, name, state, op.backend, choice, inputs, blobs, diffs)
+    if made.space(top) != top.space:
+        return None  # it may be that of the first bottom, which is another one now
     made.neuron = lower.neuron if of_neuron else None
     made.members = [*lower.members, *op.members]
     lower.intermediates = op.intermediates = []
-    made.outputs, top.space = [top], made.space(top)
+    made.outputs = [top]
     made.intermediates = intermediates(made)
     made.components = [*lower.components, *op.components]
     made.in_place, made.backward = lower.in_place and op.in_place, lower.backward or op.backward

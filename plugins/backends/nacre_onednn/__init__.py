@@ -13,6 +13,7 @@ nacre_api = "1"
 
 BACKENDS = {"onednn": "nacre_onednn.backend:OnednnBackend"}
 KERNELS = {
+    ("Activation", "onednn"): "nacre_onednn.kernels.chain:ActivationKernel",
     ("BatchNorm", "onednn"): "nacre_onednn.kernels.batch_norm:BatchNormKernel",
     ("Concat", "onednn"): "nacre_onednn.kernels.concat:ConcatKernel",
     ("Convolution", "onednn"): "nacre_onednn.kernels.convolution:ConvolutionKernel",

@@ -125,10 +125,7 @@ INLINE void chain_some(const struct operation *op, int64_t start, int64_t stop, 
             const struct link *link = c->links + k;
             float *y = k == last && direct ? (float *)c->y + at : between[k];
             if (link->other) o = read_chunk(link->other, at, count, narrow, others);
-            if (!k && c->results)
-                read_table((const uint16_t *)c->x + at, count, c->results, y);
-            else
-                go_up(link, x, o, y);
+            go_up(link, x, o, y);
             x = y;
         }
         if (!direct) write_chunk(x, c->y, at, count, narrow);
@@ -160,10 +157,7 @@ INLINE void chain_gradient_some(const struct operation *op, int64_t start, int64
             const struct link *link = c->links + k;
             if (link->other && (k < known || reads_x(link->function)))
                 o[k] = read_chunk(link->other, at, count, narrow, others[k]);
-            if (!k && known && c->results)
-                read_table((const uint16_t *)c->x + at, count, c->results, between[1]);
-            else if (k < known)
-                go_up(link, v[k], o[k], between[k + 1]);
+            if (k < known) go_up(link, v[k], o[k], between[k + 1]);
         }
         v[c->count] = between[c->count];
         if (c->y) v[c->count] = read_chunk(c->y, at, count, narrow, between[c->count]);

@@ -180,17 +180,16 @@ struct link {
 
 /* Each link reads what the one before it gives: CHAIN reads x and writes y. CHAIN_GRADIENT reads dy, and x, from which it
  * computes again what gradients need; or y, if they need nothing else; or neither. It writes dx and those of the other
- * arrays, if they are wanted. In bf16 the first link has no more than 65,536 results: it may take them, and its slopes along x,
- * from tables in the order of the bits of x. */
+ * arrays, if they are wanted. In bf16 `slopes` may be those of the first link, as a function of x, at all its numbers. */
 struct chain {
     const void *x, *dy;
     void *y, *dx; /* may be x and dy, if there are no other arrays */
     const struct link *links;
-    const float *results, *slopes;
+    const float *slopes;
     int64_t count, size, narrow;
 };
 
-/* All of a chain of one link in bf16: `results` are those of all its numbers, in the order of their bits. */
+/* A function of bf16 has no more than 65,536 results: y is that of x in `results`, which are in the order of the bits of x. */
 struct look_up {
     const uint16_t *x, *results;
     uint16_t *y; /* may be x */

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, Literal
 
 import numpy as np
 
-from nacre import Array, Own
+from nacre import Array, LayerState, Own
 
 from ..dnnl.primitives import Call, Desc, HelperCall, plain
 from ..helper.native import CONSTANTS, MISSING, STRUCTURES, Operation, helper, operation
@@ -20,6 +20,11 @@ from .base import Layouts, OnednnKernel, describe_blob, unfit
 
 MOST_LINKS = CONSTANTS["MOST_LINKS"]
 MOST_AXES = 5
+LARGE = 1 << 21
+"""Bytes of a blob from which on backward takes less time to compute again what it reads than to fetch it from memory.
+
+In bf16, where nearly all the time goes into computing, it never does.
+"""
 
 
 @dataclass(frozen=True)
@@ -54,23 +59,22 @@ class ChainCall(HelperCall):
 
     def bound(self, addresses: Mapping[str, int]) -> tuple[Operation, Any]:
         given = {operand: addresses[name] for operand, (name, _) in self.buffers.items() if name}
-        first, tables = self.links[0], dict[str, Array]()
-        if self.numbers["narrow"] and first.is_long and "x" in given:
-            if len(self.links) == 1 and self.kind == "chain":
-                results = narrow_results_of(first)
+        first, slopes = self.links[0], None
+        if self.numbers["narrow"] and first.is_long and len(self.links) == 1:
+            if self.kind == "chain":
+                results = results_of(first)
                 looked_up = {**given, "results": results.ctypes.data, "size": self.numbers["size"]}
                 return operation("look_up", looked_up), (self, results)
-            tables["results"] = results_of(first)
             if first.reads == "x":  # the slopes of the others are simple
-                tables["slopes"] = slopes_of(first)
+                slopes = slopes_of(first)
+                given["slopes"] = slopes.ctypes.data
         links = (STRUCTURES["link"] * len(self.links))()
         for number, (made, link) in enumerate(zip(links, self.links, strict=True)):
             made.function = CONSTANTS[link.name]
             made.first, made.second, *_ = (*link.numbers, 0.0, 0.0)
             made.other, made.dother = (given.pop(f"{end} {number}", None) for end in ("other", "dother"))
-        given |= {name: table.ctypes.data for name, table in tables.items()}
         chain = {"links": ctypes.addressof(links), "count": len(links)}
-        return operation(self.kind, {**given, **chain, **self.numbers}), (self, links, tables)
+        return operation(self.kind, {**given, **chain, **self.numbers}), (self, links, slopes)
 
 
 def forward_call(links: Sequence[Link], desc: Desc, x: str = "x", others: Sequence[str] = ()) -> Call:
@@ -111,14 +115,6 @@ def _sides(end: str, links: Sequence[Link], buffers: Sequence[str]) -> dict[str,
 @lru_cache(maxsize=16)
 def results_of(link: Link) -> Array:
     """Return the results of a function for all numbers of bf16, in the order of their bits."""
-    x = (np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32)
-    _run(forward_call([link], plain(x.size)), x=x, y=x)
-    return x
-
-
-@lru_cache(maxsize=16)
-def narrow_results_of(link: Link) -> Array:
-    """Return `results_of` in bf16."""
     x = np.arange(1 << 16, dtype=np.uint16)
     _run(forward_call([link, Link("SCALED", (1.0,))], plain(x.size, dtype="bf16")), x=x, y=x)
     return x
@@ -147,6 +143,20 @@ class LinkedKernel(OnednnKernel):
     def links(self, index: int) -> Sequence[Link] | None:
         """Return what it does with bottom `index`, whose other arrays are its other bottoms; None: it is no link."""
         return None
+
+    def joined_with(self, below: LayerState, index: int) -> Callable[[list[Any], list[Any]], LayerState] | None:
+        if helper() is None or not isinstance(below, LinkedKernel):
+            return None
+        lower, upper = below.links(0), self.links(index)
+        if not lower or upper is None or len(lower) + len(upper) > MOST_LINKS:
+            return None
+        links, narrow = [*lower, *upper], self.backend.compute == "bf16"
+        if narrow and any(link.is_long for link in links):
+            return None  # to look up its results takes less time
+        trains = any(dx is not None for dx in (*below.diffs, *self.diffs))
+        if trains and not by_top(links) and (narrow or 4 * self.inputs[0].size < LARGE):
+            return None
+        return partial(ChainKernel, self.layer, self.backend, links=links)
 
     def stages(self) -> list[str]:
         return ["forward", *(["data"] if any(dx is not None for dx in self.diffs) else [])]
@@ -186,6 +196,24 @@ class ChainKernel(LinkedKernel):
 def by_top(links: Sequence[Link]) -> bool:
     """Return whether gradients read nothing, or only the top, so that nothing must be computed again."""
     return links[-1].reads != "x" and not any(link.reads for link in links[:-1])
+
+
+class ActivationKernel(LinkedKernel, reads=""):
+    """Activation: the top is the bottom, to which the net applies the neuron; so it is part of chains."""
+
+    @classmethod
+    def supports(cls, layer: Any, inputs: list[Any]) -> str | None:
+        return "serves one bottom" if len(inputs) != 1 else unserved_any(inputs)
+
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = [backend.alias(inputs[0])]
+
+    def links(self, index: int) -> Sequence[Link]:
+        return ()
+
+    def stages(self) -> list[str]:
+        return []
 
 
 def numbered(name: str, blobs: Sequence[Own | None]) -> dict[str, Array]:
