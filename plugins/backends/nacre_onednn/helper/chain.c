@@ -7,21 +7,31 @@
 
 enum { CHUNK = 128 };
 
+/* The last numbers, less than a chunk; not inlined, so that the masks of its vectors are not made for each chunk. */
+__attribute__((noinline)) static const float *read_rest(const void *from, int64_t index, int64_t count, int narrow, float *room) {
+    for (int i = 0; i < CHUNK; i++) room[i] = i < count ? get(from, index + i, narrow) : 0;
+    return room;
+}
+
+__attribute__((noinline)) static void write_rest(const float *from, void *to, int64_t index, int64_t count, int narrow) {
+    for (int i = 0; i < count; i++) put(to, index + i, from[i], narrow);
+}
+
 /* `count` numbers of `from`, beginning at an index, as a whole chunk of float32: where they are, or in `room`. */
 INLINE const float *read_chunk(const void *from, int64_t index, int64_t count, int narrow, float *room) {
-    if (count == CHUNK && !narrow) return (const float *)from + index;
-    if (count == CHUNK)
-        for (int i = 0; i < CHUNK; i++) room[i] = get(from, index + i, narrow);
-    else
-        for (int i = 0; i < CHUNK; i++) room[i] = i < count ? get(from, index + i, narrow) : 0;
+    if (count < CHUNK) return read_rest(from, index, count, narrow, room);
+    if (!narrow) return (const float *)from + index;
+    for (int i = 0; i < CHUNK; i++) room[i] = get(from, index + i, 1);
     return room;
 }
 
 INLINE void write_chunk(const float *from, void *to, int64_t index, int64_t count, int narrow) {
-    if (count == CHUNK)
-        for (int i = 0; i < CHUNK; i++) put(to, index + i, from[i], narrow);
+    if (count < CHUNK)
+        write_rest(from, to, index, count, narrow);
+    else if (narrow)
+        for (int i = 0; i < CHUNK; i++) put(to, index + i, from[i], 1);
     else
-        for (int i = 0; i < count; i++) put(to, index + i, from[i], narrow);
+        memcpy((float *)to + index, from, CHUNK * sizeof *from);
 }
 
 #define EACH(number, expression)                                                                                       \
@@ -103,13 +113,16 @@ INLINE void go_aside(const struct link *link, const float *x, const float *o, co
 /* In bf16 a function has no more than 65,536 results: to look them up takes a third of the time of an exponential. Not in
  * VERSIONS, since instructions that gather take longer than single loads. */
 __attribute__((noinline)) static void read_table(const uint16_t *x, int64_t count, const float *table, float *out) {
+#pragma GCC unroll 8
     for (int64_t i = 0; i < count; i++) out[i] = table[x[i]];
 }
 
 static void look_up_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const struct look_up *l = &op->look_up;
+    const uint16_t *x = op->look_up.x, *results = op->look_up.results;
+    uint16_t *y = op->look_up.y;
     (void)worker;
-    for (int64_t i = start; i < stop; i++) l->y[i] = l->results[l->x[i]];
+#pragma GCC unroll 8
+    for (int64_t i = start; i < stop; i++) y[i] = results[x[i]];
 }
 
 INLINE void chain_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
@@ -152,7 +165,7 @@ INLINE void chain_gradient_some(const struct operation *op, int64_t start, int64
     for (int64_t at = start; at < stop; at += CHUNK) {
         int64_t count = smaller(CHUNK, stop - at);
         int direct = !narrow && count == CHUNK;
-        if (c->x) v[0] = read_chunk(c->x, at, count, narrow, between[0]);
+        if (c->x && !c->slopes) v[0] = read_chunk(c->x, at, count, narrow, between[0]);
         for (int64_t k = 0; k < c->count; k++) {
             const struct link *link = c->links + k;
             if (link->other && (k < known || reads_x(link->function)))
