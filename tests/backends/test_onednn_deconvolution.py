@@ -35,8 +35,9 @@ from nacre_onednn.dnnl.primitives import (
     reorder,
 )
 from nacre_onednn.kernels.base import ONE_BF16, OnednnKernel
-from nacre_onednn.kernels.convolution import ANY, AS_IT_IS, AS_THE_BOTTOM, AS_THE_TOP, sum_up
+from nacre_onednn.kernels.convolution import ANY, AS_IT_IS, AS_THE_BOTTOM, AS_THE_TOP
 from nacre_onednn.kernels.deconvolution import DeconvolutionKernel
+from nacre_onednn.kernels.products import sum_up
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)

@@ -8,29 +8,29 @@
 
 #include "helper.h"
 
-/* Pieces are rows of windows. */
+/* Pieces are rows of windows; sizes are in bytes. */
 static void lay(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const struct columns *c = &op->columns;
-    const int64_t channels = c->channels, line = c->columns * channels;
+    const int64_t pixel = c->channels * (c->narrow ? 2 : 4), line = c->columns * pixel;
     (void)worker;
     for (int64_t row = start; row < stop; row++) {
-        const float *image = c->x + row / c->out_height * c->height * c->width * channels;
-        float *to = c->matrix + row * c->out_width * c->rows * line;
+        const char *image = (const char *)c->x + row / c->out_height * c->height * c->width * pixel;
+        char *to = (char *)c->matrix + row * c->out_width * c->rows * line;
         for (int64_t j = 0; j < c->out_width; j++)
             for (int64_t i = 0; i < c->rows; i++, to += line) {
                 int64_t y = row % c->out_height * c->down - c->above + i * c->row_step, left = j * c->right - c->beside;
-                const float *from = image + (y * c->width + left) * channels;
+                const char *from = image + (y * c->width + left) * pixel;
                 if (y < 0 || y >= c->height)
-                    memset(to, 0, (size_t)line * sizeof *to);
+                    memset(to, 0, (size_t)line);
                 else if (left >= 0 && left + c->columns <= c->width && c->column_step == 1)
-                    memcpy(to, from, (size_t)line * sizeof *to);
+                    memcpy(to, from, (size_t)line);
                 else
                     for (int64_t k = 0; k < c->columns; k++) {
                         int64_t x = left + k * c->column_step;
                         if (x < 0 || x >= c->width)
-                            memset(to + k * channels, 0, (size_t)channels * sizeof *to);
+                            memset(to + k * pixel, 0, (size_t)pixel);
                         else
-                            memcpy(to + k * channels, from + k * c->column_step * channels, (size_t)channels * sizeof *to);
+                            memcpy(to + k * pixel, from + k * c->column_step * pixel, (size_t)pixel);
                     }
             }
     }
@@ -62,7 +62,7 @@ INLINE void sum(const struct operation *op, int64_t start, int64_t stop, int64_t
         for (int64_t i = 0; i < c->rows; i++) {
             int64_t above = y - i * c->row_step, window = above / c->down;
             if (above < 0 || above % c->down || window >= c->out_height) continue;
-            const float *from = c->matrix + ((image * c->out_height + window) * c->out_width * c->rows + i) * line;
+            const float *from = (const float *)c->matrix + ((image * c->out_height + window) * c->out_width * c->rows + i) * line;
             if (channels == 3)
                 add_row(c, from, to, 3);
             else if (channels == 1)

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 32 };
+enum { HELPER_VERSION = 33 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -249,12 +249,16 @@ struct fold {
     double epsilon;
 };
 
-/* COLUMNS reads images x and writes the matrix; COLUMNS_SUM reads the matrix and writes images y. See columns.c. */
+/* COLUMNS reads images x and writes the matrix, both of float32 or bf16; COLUMNS_SUM reads the matrix and writes images y, of
+ * float32. See columns.c. */
 struct columns {
-    const float *x, *bias;
-    float *matrix, *y;
+    const void *x;
+    const float *bias;
+    void *matrix;
+    float *y;
     int64_t images, channels, height, width, rows, columns, out_height, out_width;
     int64_t down, right, above, beside, row_step, column_step; /* stride, padding and dilation */
+    int64_t narrow;
 };
 
 enum { NORM_TOGETHER = 4, NORM_SHORT = 1024 }; /* rows of up to so many numbers are worked on so many at a time */

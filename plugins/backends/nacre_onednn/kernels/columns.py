@@ -1,4 +1,4 @@
-"""Convolutions of float32 as products of matrices, whose rows are windows of images: see columns.c and product.c."""
+"""Convolutions as products of matrices, whose rows are windows of images: see columns.c and product.c."""
 
 from __future__ import annotations
 
@@ -31,9 +31,13 @@ from ..helper.direct import DirectConvolution
 from ..helper.native import LANES, helper, lanes
 from ..helper.product import PanelProduct
 from .base import rectify
+from .products import sum_up
 
 MOST_ROWS = 256
 """Windows of all images together, at most: where there are more, oneDNN's convolutions are as fast as its products."""
+
+MOST_SUMMED = 512
+"""The same for the gradient of the filters, which is a sum over windows."""
 
 
 MOST_BYTES = 1 << 23
@@ -41,17 +45,21 @@ MOST_BYTES = 1 << 23
 
 
 class ColumnsConvolution(DirectConvolution):
-    """The passes of a convolution between its images, with few windows, so that reading the filters takes most time.
+    """The stages of a convolution with few windows, so that reading or writing the filters takes most time.
 
-    The products are oneDNN's. From top to bottom also those into few channels, such as the last deconvolution before a
-    picture: oneDNN fills registers with channels.
+    The products are oneDNN's, and add up in float32. From top to bottom also those into few channels, such as the last
+    deconvolution before a picture: oneDNN fills registers with channels.
+
+    Args:
+        dtype: that of images and of what is multiplied.
     """
 
     RECTIFIES: ClassVar[bool] = False
     """Whether the product applies ReLU."""
 
-    def __init__(self, geometry: Geometry, *, relu: bool, keeps: bool) -> None:
+    def __init__(self, geometry: Geometry, *, relu: bool, keeps: bool, dtype: str = "float32") -> None:
         super().__init__(geometry, relu=relu, keeps=keeps)
+        self.dtype = dtype
         self.windows = geometry.images * prod(axis.count for axis in geometry.axes)
         self.cells = prod(axis.kernel for axis in geometry.axes)
         self.of_pixels = all(
@@ -60,62 +68,91 @@ class ColumnsConvolution(DirectConvolution):
         """Whether the images are the matrix: each pixel is a window."""
 
     def has(self, stage: str) -> bool:
-        if helper() is None or self.groups > 1 or not self.flat or stage == "weights":
+        if helper() is None or self.groups > 1 or not self.flat:
             return False
-        few = self.windows <= MOST_ROWS or (stage == "data" and self.sizes.channels < LANES)
+        few = self.windows <= (MOST_SUMMED if stage == "weights" else MOST_ROWS)
+        few = few or (stage == "data" and self.sizes.channels < LANES)
         return few and 4 * self.windows * self.cells * self.sizes.channels <= MOST_BYTES
 
     def forward(self, x: Buffer, y: Buffer, bias: str) -> list[Call]:
-        s, inside = self.sizes, self.cells * self.sizes.channels
-        outer = describe(x[1].shape, CHANNELS_LAST)
-        before, (source, _) = into(*x, outer, "last x")
-        matrix = plain(self.windows, inside)
-        if not self.of_pixels:
-            buffers = {"x": (source, outer.bytes), "matrix": ("windows", matrix.bytes)}
-            before, source = [*before, HelperCall(buffers, "columns", s.of_windows)], "windows"
-        turned = strided((inside, s.filters), (1, inside))
-        (result, _), after = out_of(*y, describe(y[1].shape, CHANNELS_LAST))
-        product = self._product((source, matrix), turned, (result, plain(self.windows, s.filters)), bias)
+        s = self.sizes
+        before, source = self._matrix(x)
+        (result, _), after = out_of(*y, self._last(y))
+        row = (result, plain(self.windows, s.filters, dtype=self.dtype))
+        inside = source[1].shape[1]
+        product = self._product(source, (inside, s.filters), (1, inside), row, bias)
         return [*before, *product, *after, *(rectify(y[1]) if self.relu and not self.RECTIFIES else [])]
 
     def data(self, dx: Buffer, dy: Buffer, bias: str = "") -> list[Call]:
         s, inside = self.sizes, self.cells * self.sizes.channels
-        before, (source, _) = into(*dy, describe(dy[1].shape, CHANNELS_LAST), "last dy")
+        before, (source, _) = into(*dy, self._last(dy))
         matrix = plain(self.windows, inside)
-        top = plain(self.windows, s.filters)
+        top = plain(self.windows, s.filters, dtype=self.dtype)
         (result, bottom), after = out_of(*dx, describe(dx[1].shape, CHANNELS_LAST))
         buffers = {
             "matrix": ("windows", matrix.bytes),
             "bias": (bias, 4 * s.channels),
             "y": (result, bottom.bytes),
         }
-        product = self._product((source, top), plain(s.filters, inside), ("windows", matrix), "")
+        product = self._product((source, top), (s.filters, inside), (inside, 1), ("windows", matrix), "")
         return [*before, *product, HelperCall(buffers, "columns_sum", s.of_windows), *after]
 
-    def _product(self, source: Buffer, turned: Desc, result: Buffer, bias: str) -> list[Call]:
-        """Return the calls of a product with the filters, read as a matrix that lies as `turned`, and a bias behind."""
-        rows, columns = source[1], result[1]
-        inner, outer = turned.shape
-        row = plain(1, outer) if bias else None
-        primitive = Primitive("matmul", library().engine, rows, free(inner, outer), row, columns, attributes())
-        calls, weight = self._filters(turned, primitive.memory(dnnl.WEIGHTS))
+    def weights(self, bottom: Buffer, top: Buffer, bias: str) -> list[Call]:
+        s = self.sizes
+        before, source = self._matrix(bottom)
+        also, (gradient, outer) = into(*top, self._last(top))
+        turned = strided((s.filters, self.windows), (1, s.filters), self.dtype)
+        laid = plain(s.filters, source[1].shape[1])
+        (result, _), after = out_of(self.names[1], self._filters, plain(*self._filters.shape))
+        primitive = Primitive("matmul", library().engine, turned, source[1], None, laid, attributes())
+        product = call(primitive, {arg.SRC: (gradient, turned), arg.WEIGHT: source, arg.DST: (result, laid)})
+        sums = sum_up(gradient, outer.shape, CHANNELS_LAST, self.dtype) if bias else []
+        return [*before, *also, product, *after, *sums]
+
+    def _last(self, image: Buffer) -> Desc:
+        """Describe images whose channels lie last."""
+        return describe(image[1].shape, CHANNELS_LAST, self.dtype)
+
+    def _matrix(self, x: Buffer) -> tuple[list[Call], Buffer]:
+        """Return the calls that lay the windows of images as a matrix, and the buffer to read."""
+        matrix = plain(self.windows, self.cells * self.sizes.channels, dtype=self.dtype)
+        before, (source, outer) = into(*x, self._last(x), "last x")
+        if self.of_pixels:
+            return before, (source, matrix)
+        buffers = {"x": (source, outer.bytes), "matrix": ("windows", matrix.bytes)}
+        numbers = {**self.sizes.of_windows, "narrow": self.dtype == "bf16"}
+        return [*before, HelperCall(buffers, "columns", numbers)], ("windows", matrix)
+
+    @property
+    def _filters(self) -> Desc:
+        """The plain filters, with their axes in the order of the matrix: (filters, cells, channels)."""
+        s = self.sizes
+        return strided((s.filters, self.cells, s.channels), (self.cells * s.channels, 1, self.cells))
+
+    def _product(
+        self, source: Buffer, shape: tuple[int, int], strides: tuple[int, int], result: Buffer, bias: str
+    ) -> list[Call]:
+        """Return the calls of a product with the laid filters, read as a matrix by strides, and a bias behind."""
+        row = plain(1, shape[1]) if bias else None
+        weight = free(*shape, dtype=self.dtype)
+        primitive = Primitive("matmul", library().engine, source[1], weight, row, result[1], attributes())
+        calls, weight = self._packed(shape, strides, primitive.memory(dnnl.WEIGHTS))
         buffers = {arg.SRC: source, arg.WEIGHT: weight, arg.DST: result}
         if row is not None:
             buffers[arg.BIAS] = (bias, row)
         return [*calls, call(primitive, buffers)]
 
-    def _filters(self, turned: Desc, inner: Desc) -> tuple[list[Call], Buffer]:
-        """Return the calls that lay the filters (filters, cells, channels) and pack them, and the buffer to read."""
-        s = self.sizes
-        plain_one = strided((s.filters, self.cells, s.channels), (self.cells * s.channels, 1, self.cells))
-        laid = plain(s.filters, self.cells, s.channels)
-        kept, name = "Windows' " if self.keeps else "windows' ", self.names[0]
+    def _packed(self, shape: tuple[int, int], strides: tuple[int, int], inner: Desc) -> tuple[list[Call], Buffer]:
+        """Return the calls that lay the filters and copy them into the layout `inner`, and the buffer to read."""
+        kept, name, source = "Windows' " if self.keeps else "windows' ", self.names[0], strided(shape, strides)
         calls: list[Call] = []
         if self.cells > 1:
-            target = f"{kept}laid weight" if inner == turned else "laid weight"
-            calls, name = reorder(name, plain_one, target, laid), target
-        if inner != turned:
-            calls, name = [*calls, *reorder(name, turned, f"{kept}weight", inner)], f"{kept}weight"
+            source = strided(shape, strides, self.dtype)
+            target = f"{kept}laid weight" if inner == source else "laid weight"
+            laid = plain(*self._filters.shape, dtype=self.dtype)
+            calls, name = reorder(name, self._filters, target, laid), target
+        if inner != source:
+            calls, name = [*calls, *reorder(name, source, f"{kept}weight", inner)], f"{kept}weight"
         for one in calls:
             one.once = self.keeps
         return calls, (name, inner)
@@ -130,8 +167,9 @@ class PanelsConvolution(ColumnsConvolution):
         many = self.of_pixels and self.flat and self.groups == 1
         return lanes() > 0 and stage == "forward" and (many or super().has(stage))
 
-    def _product(self, source: Buffer, turned: Desc, result: Buffer, bias: str) -> list[Call]:
-        inner, outer = turned.shape
-        calls, (weight, _) = self._filters(turned, turned)
-        product = PanelProduct(self.windows, inner, outer, keeps=self.keeps)
+    def _product(
+        self, source: Buffer, shape: tuple[int, int], strides: tuple[int, int], result: Buffer, bias: str
+    ) -> list[Call]:
+        calls, (weight, _) = self._packed(shape, strides, strided(shape, strides))
+        product = PanelProduct(self.windows, *shape, keeps=self.keeps)
         return [*calls, *product.forward(source[0], weight, bias, result[0], relu=self.relu)]

@@ -15,8 +15,6 @@ from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
 from ..dnnl.library import Unimplemented, library
 from ..dnnl.primitives import (
-    BLOCKED,
-    CHANNELS_LAST,
     PLAIN,
     Call,
     Desc,
@@ -31,7 +29,6 @@ from ..dnnl.primitives import (
     into,
     out_of,
     plain,
-    strided,
 )
 from ..helper.depthwise import DepthwiseConvolution
 from ..helper.direct import DirectConvolution
@@ -40,7 +37,7 @@ from ..record import Copies
 from ..rewrite import fold_of
 from .base import Layouts, OnednnKernel, describe_blob, gate, make_ones, rectify, unfit
 from .columns import ColumnsConvolution, PanelsConvolution
-from .products import PANELS
+from .products import PANELS, sum_up
 
 AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bottom", "any"
 """Ways to lay bottom and top: as they are, with a plain one copied into or from the layout of the other, or both as is
@@ -159,12 +156,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             way: WinogradConvolution(self.geometry, relu=relu, keeps=self.keeps, large=large, narrow=narrow)
             for way, large in ((IN_LARGER_TILES, True), (BY_WINOGRAD, False))
         }
-        of_floats = {
-            DIRECTLY: DirectConvolution,
-            AS_PRODUCT: ColumnsConvolution,
-            PANELS: PanelsConvolution,
-            BY_CHANNELS: DepthwiseConvolution,
-        }
+        ours[AS_PRODUCT] = ColumnsConvolution(self.geometry, relu=relu, keeps=self.keeps, dtype=self.backend.compute)
+        of_floats = {DIRECTLY: DirectConvolution, PANELS: PanelsConvolution, BY_CHANNELS: DepthwiseConvolution}
         exact = {} if narrow else of_floats
         return ours | {way: kind(self.geometry, relu=relu, keeps=self.keeps) for way, kind in exact.items()}
 
@@ -190,7 +183,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
 
     def ready(self) -> None:
         images, _, *image = self.blobs[0].shape
-        if "bias" in self.stages():
+        if self.blobs_diff[0] is not None and self.biased:
             self.ones = {
                 "ones of pixels": make_ones(self.backend, prod(image), self.backend.compute),
                 "ones of images": make_ones(self.backend, images),
@@ -316,23 +309,3 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         result, after = out_of("dx", x, inner_x)
         buffers = {arg.DIFF_DST: top, arg.WEIGHT: weight, arg.DIFF_SRC: result}
         return [*gradient, *packing, call(primitive, buffers), *after]
-
-
-def sum_up(name: str, shape: tuple[int, ...], layout: str, dtype: str = "float32") -> list[Call]:
-    """Return the calls that add up a blob over pixels, then over images: the gradient of the bias.
-
-    They are products with ones. A matrix of the first has the pixels of an image, or of one block of its channels.
-    """
-    images, channels, *image = shape
-    pixels = prod(image)
-    count, width = (images * channels // block(), block()) if layout == BLOCKED else (images, channels)
-    steps = (width, 1) if layout in (BLOCKED, CHANNELS_LAST) else (1, pixels)
-    blob = strided((count, pixels, width), (pixels * width, *steps), dtype)
-    ones, sums = plain(1, 1, pixels, dtype=dtype), plain(count, 1, width)
-    first = Primitive("matmul", library().engine, ones, blob, None, sums, attributes())
-    rows, table, row = plain(1, images), plain(images, channels), plain(1, channels)
-    second = Primitive("matmul", library().engine, rows, table, None, row, attributes())
-    return [
-        call(first, {arg.SRC: ("ones of pixels", ones), arg.WEIGHT: (name, blob), arg.DST: ("sums", sums)}),
-        call(second, {arg.SRC: ("ones of images", rows), arg.WEIGHT: ("sums", table), arg.DST: ("dbias", row)}),
-    ]

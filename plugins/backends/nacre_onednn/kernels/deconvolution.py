@@ -29,7 +29,7 @@ from ..helper.direct import DirectConvolution
 from . import convolution
 from .base import rectify, stays_plain
 from .columns import ColumnsConvolution
-from .convolution import sum_up
+from .products import sum_up
 
 NESTED = "conv:"
 """How oneDNN calls a deconvolution that runs a convolution, and behind it reference code for the bias."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
 from ..dnnl.library import library
 from ..dnnl.primitives import (
+    BLOCKED,
+    CHANNELS_LAST,
     Buffer,
     Call,
     Desc,
     Primitive,
     attributes,
+    block,
     call,
     free,
     into,
@@ -135,3 +139,23 @@ class Products:
         )  # fmt: skip
         packing, read = self.packed(weight, self.weight, primitive.memory(dnnl.WEIGHTS))
         return [*packing, call(primitive, {arg.DIFF_DST: self.y, arg.WEIGHT: read, arg.DIFF_SRC: (dx, x)})]
+
+
+def sum_up(name: str, shape: tuple[int, ...], layout: str, dtype: str = "float32") -> list[Call]:
+    """Return the calls that add up a blob over pixels, then over images: the gradient of the bias.
+
+    They are products with ones. A matrix of the first has the pixels of an image, or of one block of its channels.
+    """
+    images, channels, *image = shape
+    pixels = prod(image)
+    count, width = (images * channels // block(), block()) if layout == BLOCKED else (images, channels)
+    steps = (width, 1) if layout in (BLOCKED, CHANNELS_LAST) else (1, pixels)
+    blob = strided((count, pixels, width), (pixels * width, *steps), dtype)
+    ones, sums = plain(1, 1, pixels, dtype=dtype), plain(count, 1, width)
+    first = Primitive("matmul", library().engine, ones, blob, None, sums, attributes())
+    rows, table, row = plain(1, images), plain(images, channels), plain(1, channels)
+    second = Primitive("matmul", library().engine, rows, table, None, row, attributes())
+    return [
+        call(first, {arg.SRC: ("ones of pixels", ones), arg.WEIGHT: (name, blob), arg.DST: ("sums", sums)}),
+        call(second, {arg.SRC: ("ones of images", rows), arg.WEIGHT: ("sums", table), arg.DST: ("dbias", row)}),
+    ]
