@@ -58,7 +58,14 @@ NETS = {
     ),
     "Embedding-64": Benchmark(f"{FILES}/embedding.toml", small=False),
     "MLP-mixer-64": Benchmark(f"{FILES}/mixer.toml", small=False, apart_in_bf16=0.6),
-    "ResNet-18-32": Benchmark(f"{FILES}/resnet18.toml", small=False, apart=3e-2, apart_in_bf16=0.6, losses_apart=2e-2),
+    "ResNet-18-32": Benchmark(  # its third loss is 1.45 in float32, in bf16 1.50 in PyTorch and 1.50 to 1.56 here
+        f"{FILES}/resnet18.toml",
+        small=False,
+        apart=3e-2,
+        apart_in_bf16=0.6,
+        losses_apart=2e-2,
+        losses_apart_in_bf16=6e-2,
+    ),
     "MobileNetV2-32": Benchmark(  # of its third loss PyTorch's layouts have 6.84 and 6.79, float64 has 6.83
         f"{FILES}/mobilenet_v2.toml", small=False, apart=3e-2, apart_in_bf16=None, losses_apart=4e-2
     ),
