@@ -26,7 +26,7 @@ from nacre_onednn.helper import direct, native, winograd
 from nacre_onednn.helper.direct import TILES, DirectConvolution, packing
 from nacre_onednn.helper.winograd import WinogradConvolution
 from nacre_onednn.kernels.columns import ColumnsConvolution, PanelsConvolution
-from nacre_onednn.kernels.convolution import AS_PRODUCT, BY_CHANNELS, BY_WINOGRAD, DIRECTLY, IN_LARGER_TILES
+from nacre_onednn.kernels.convolution import AS_PRODUCT, BY_CHANNELS, BY_WINOGRAD, DIRECTLY, IN_LARGER_TILES, WITH_ZEROS
 from nacre_onednn.kernels.products import PANELS
 from nacre_onednn.record import aligned
 
@@ -222,6 +222,43 @@ def test_products_of_windows_agree_with_numpy(
     found = results(layer, random, backend="onednn", plan=plan, **options)
     assert ways.items() <= found.pop("plan")["onednn"].get("ways", {}).get("conv", {}).items()
     assert_alike(found, results(layer, random, backend="numpy"), 2e-2 if narrow else 1e-5)
+
+
+@pytest.mark.skipif(not library().narrow, reason="this processor has no bf16")
+@given(
+    phase=st.sampled_from(["train", "predict"]),
+    images=st.integers(1, 3),
+    n_filter=st.sampled_from([1, 5, 16, 32]),
+    axes=st.lists(st.tuples(*(st.integers(*ends) for ends in ((1, 6), (1, 4), (1, 3), (0, 3), (1, 2)))), min_size=1,
+                  max_size=3),
+    layout=st.sampled_from([CHANNELS_LAST, BLOCKED]),
+    bias=st.booleans(),
+    neuron=st.sampled_from(["Identity", "ReLU"]),
+)  # fmt: skip
+def test_a_channel_of_zeros_behind_three_changes_nothing(
+    phase: Phase, images: int, axes: list[tuple[int, ...]], layout: str, **fields: Any
+) -> None:
+    size, kernel, stride, pad, dilation = map(tuple, zip(*axes, strict=True))
+    pad = tuple(min(one, cells - 1) for one, cells in zip(pad, kernel, strict=True))
+    size = tuple(one + 2 * cells for one, cells in zip(size, kernel, strict=True))
+    fields |= {"kernel": kernel, "stride": stride, "pad": pad, "dilation": dilation}
+    layers = [
+        InputLayer(name="in", tops="x", shape=(3, *size), batch_size=images),
+        ConvolutionLayer(name="conv", bottoms="x", tops="y", **fields),
+    ]
+    plan = {"onednn": {"layout": layout, "ways": {"conv": {"forward": WITH_ZEROS}}}}
+    ours = Net("net", layers, phase=phase, backend="onednn", plan=plan, compute="bf16")
+    theirs = Net("net", layers, phase=phase, backend="numpy")
+    assert ours.plan == plan
+    random = np.random.default_rng(0)
+    x = random.integers(-8, 9, (images, 3, *size)).astype(np.float32)
+    weight = random.integers(-8, 9, theirs.parameters["conv/weight"].value.shape)  # sums are exact
+    for factor in (1, -1):  # copies of the weights that are kept are made anew when these have changed
+        for net in (ours, theirs):
+            net.parameters["conv/weight"].value = (factor * weight).astype(np.float32)
+            net.write("x", x)
+            net.forward()
+        assert_near(ours.blob("y"), theirs.blob("y"), "y", 2**-8)
 
 
 @given(

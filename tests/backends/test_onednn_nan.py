@@ -43,6 +43,8 @@ CASES: list[tuple[str, tuple[int, ...], list[Layer]]] = [
     ("convolution of 5 x 5", IMAGES, [ConvolutionLayer(n_filter=16, kernel=5, pad=2, **RELU)]),
     ("convolution in groups", IMAGES, [ConvolutionLayer(n_filter=32, kernel=3, pad=1, n_group=2, **RELU)]),
     ("convolution of odd channels", (3, 5, 8, 9), [ConvolutionLayer(n_filter=20, kernel=3, stride=2, **RELU)]),
+    ("convolution of three channels", (3, 3, 8, 9), [ConvolutionLayer(n_filter=20, kernel=3, pad=1, **RELU)]),
+    ("convolution of films of three channels", (2, 3, 4, 5, 6), [ConvolutionLayer(n_filter=16, kernel=2, **ENDS)]),
     ("convolution of a channel", (3, 1, 8, 9), [ConvolutionLayer(n_filter=20, kernel=5, pad=2, **RELU)]),
     ("convolution in odd groups", (3, 6, 8, 9), [ConvolutionLayer(n_filter=8, kernel=3, n_group=2, **RELU)]),
     ("deconvolution of odd channels", (3, 3, 4, 5), [DeconvolutionLayer(n_filter=16, kernel=3, stride=2, **RELU)]),

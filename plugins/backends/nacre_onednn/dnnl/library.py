@@ -45,7 +45,7 @@ SCRATCHPAD_OF_USER = 1
 ANY = 1
 PLAIN = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7}
 CHANNELS_LAST = {3: 15, 4: 22, 5: 33}
-BLOCKED_8, BLOCKED_16 = {3: 69, 4: 102, 5: 142}, {3: 56, 4: 78, 5: 121}
+BLOCKED_4, BLOCKED_8, BLOCKED_16 = {3: 60, 4: 84, 5: 128}, {3: 69, 4: 102, 5: 142}, {3: 56, 4: 78, 5: 121}
 """Format tags, by the number of axes: those of C order, of images with their channels last, and in blocks."""
 
 INFO = 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from math import prod
 from typing import Any, ClassVar
 
@@ -15,7 +16,9 @@ from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
 from ..dnnl.library import Unimplemented, library
 from ..dnnl.primitives import (
+    CHANNELS_LAST,
     PLAIN,
+    Buffer,
     Call,
     Desc,
     HelperCall,
@@ -29,6 +32,8 @@ from ..dnnl.primitives import (
     into,
     out_of,
     plain,
+    reorder,
+    tagged,
 )
 from ..helper.depthwise import DepthwiseConvolution
 from ..helper.direct import DirectConvolution
@@ -43,6 +48,9 @@ AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bot
 """Ways to lay bottom and top: as they are, with a plain one copied into or from the layout of the other, or both as is
 fastest for oneDNN."""
 
+
+WITH_ZEROS = "with a channel of zeros"
+"""A way of pictures with three channels in bf16."""
 
 DIRECTLY, AS_PRODUCT, BY_CHANNELS = "in lanes", "as a product", "channel by channel"
 BY_WINOGRAD, IN_LARGER_TILES = "by Winograd", "by Winograd, in larger tiles"
@@ -95,8 +103,9 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     The weights stay plain, and are copied into the layouts of the primitives in every pass: they are small.
 
     In bf16, processors add up channels by pairs. With an odd number of them oneDNN pairs the last with a number of the
-    next pixel, times 0, so that a NaN there spreads: such sums are computed in float32. So is the gradient of filters
-    with three axes that reach over more than the whole image: oneDNN 3.2 leaves some of their cells unwritten.
+    next pixel, times 0, so that a NaN there spreads: such sums are computed in float32, or three channels with a fourth
+    one of zeros. So is the gradient of filters with three axes that reach over more than the whole image: oneDNN 3.2
+    leaves some of their cells unwritten.
 
     In phase predict, in float32, it computes the BatchNorm behind it too: `norm`, whose slope and shift become part of
     copies of weights and bias.
@@ -205,7 +214,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         if stage in ("gate", "bias"):
             return ("",)
         if self.is_exact(stage):
-            return (ANY,)
+            of_pictures = stage == self.OF_OURS[stage] == "forward" and self.geometry.weight[1] == 3
+            return (ANY, WITH_ZEROS) if of_pictures and self.layer.n_group == 1 else (ANY,)
         ends = ((AS_THE_TOP, self.inputs[0]), (AS_THE_BOTTOM, self.blobs[0]))
         ours = [way for way, one in self.ours.items() if one.has(self.OF_OURS[stage])]
         return (AS_IT_IS, *(way for way, blob in ends if layouts(blob) == PLAIN), ANY, *ours)
@@ -260,6 +270,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             return sum_up("gated" if self.relu else "dy", top.shape, layouts(top), top.dtype)
         if way in self.ours:
             return self._of_ours(self.ours[way], stage, x, y)
+        if way == WITH_ZEROS:
+            return [*self._with_zeros(x, y), *(rectify(y) if self.relu else [])]
         forms, dtype = (self.exact, "float32") if self.is_exact(stage) else (self.forms, self.backend.compute)
         make = forms.forward if stage == "forward" else lambda x, y: forms.backward(stage, x, y)
         if way == ANY:
@@ -281,11 +293,31 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         dbias = "dbias" if self.biased else ""
         return ours.data(("dx", x), top) if stage == "data" else ours.weights(("x", x), top, dbias)
 
+    def _with_zeros(self, x: Desc, y: Desc) -> list[Call]:
+        """Return the calls of the forward pass with a channel more: oneDNN pads blocks of four with zeros."""
+        calls: list[Call] = []
+        ends: list[Buffer] = []
+        for name, outer in (("x", x), (self.weight, self.forms.weight)):
+            count, _, *axes = outer.shape
+            padded = tagged(outer.shape, dnnl.BLOCKED_4[len(outer.shape)], "bf16")
+            ends.append((f"wide {name}", describe((count, 4, *axes), CHANNELS_LAST, "bf16")))
+            calls += reorder(name, outer, ends[-1][0], padded)
+        calls[-1].once = self.keeps
+        (_, images), (_, weight) = wide_x, wide_w = ends
+        forms = copy(self.forms)
+        forms.free_weight = free(*weight.shape, dtype="bf16")
+        last = y == describe(y.shape, CHANNELS_LAST, "bf16")
+        primitive = forms.forward(images if last else free(*images.shape, dtype="bf16"), y)
+        return [*calls, *self._convolve(primitive, wide_x, wide_w, y, self.forms.bias)]
+
     def _forward(self, primitive: Primitive, x: Desc, y: Desc, bias: Desc | None = None) -> list[Call]:
-        bias = self.forms.bias if bias is None else bias
+        w = self.weight, self.forms.weight
+        return self._convolve(primitive, ("x", x), w, y, self.forms.bias if bias is None else bias)
+
+    def _convolve(self, primitive: Primitive, x: Buffer, w: Buffer, y: Desc, bias: Desc | None) -> list[Call]:
         inner_x, inner_w, inner_y = (primitive.memory(one) for one in (dnnl.SOURCE, dnnl.WEIGHTS, dnnl.RESULT))
-        before, source = into("x", x, inner_x)
-        packing, weight = self.packed(self.weight, self.forms.weight, inner_w)
+        before, source = into(*x, inner_x)
+        packing, weight = self.packed(*w, inner_w)
         result, after = out_of("y", y, inner_y)
         buffers = {arg.SRC: source, arg.WEIGHT: weight, arg.DST: result}
         if bias is not None:
