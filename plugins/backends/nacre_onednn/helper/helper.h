@@ -20,6 +20,7 @@ struct operation {
         struct adam adam;
         struct decay decay;
         struct loss loss;
+        struct pair_loss pair_loss;
         struct embedding embedding;
         struct dropout dropout;
         struct rectify rectify;
@@ -108,6 +109,7 @@ run_t run_update, run_decay;                                      /* update.c */
 run_t run_adam;                                                   /* adam.c */
 int run_loss(const struct machine *machine, const struct operation *op); /* loss.c: 1 where a label is none, else 0 */
 run_t run_loss_gradient;                                          /* loss.c */
+run_t run_pair_loss, run_pair_loss_gradient;                      /* pair_loss.c */
 int run_embedding(const struct machine *machine, const struct operation *op); /* embedding.c: 1 where a number is wrong */
 run_t run_embedding_gradient;                                     /* embedding.c */
 run_t run_dropout, run_dropout_gradient;                          /* dropout.c */

@@ -14,10 +14,10 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 33 };
+enum { HELPER_VERSION = 34 };
 
 enum kind {
-    PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
+    PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, PAIR_LOSS, PAIR_LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
     RECTIFY, GATE, ADD, CHAIN, CHAIN_GRADIENT, LOOK_UP, SOFTMAX, SOFTMAX_GRADIENT,
     POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM, FOLD, COLUMNS, COLUMNS_SUM,
     NORM, NORM_GRADIENT, EMBEDDING, EMBEDDING_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
@@ -115,6 +115,21 @@ struct loss {
     void *dlabels, *dof_images;       /* get zeros; the first has so many `bytes` */
     int64_t images, steps, classes, label_type, rows, ignores, ignored, divisor, weight_rows, bytes, narrow;
     double weight, smoothing;
+};
+
+enum { SQUARED, HUBER, CROSS_ENTROPY };
+enum { PAIR_PIECE = 1024 }; /* numbers that are added up together */
+
+/* A sum over a and b, (images, numbers), in the images that count, as for `loss`: that of SquareLoss, HuberLoss or
+ * SigmoidCrossEntropyLoss. `delta` is that of HuberLoss. */
+struct pair_loss {
+    const float *a, *b, *of_images; /* of_images: or NULL for weights of 1 */
+    float *da, *db, *dof_images;    /* the last gets zeros */
+    const double *scalars;
+    double *sums; /* of each PAIR_PIECE numbers */
+    double *loss; /* and behind it the factor of gradients */
+    int64_t function, images, numbers, rows, divisor;
+    double weight, delta;
 };
 
 /* y is (images, steps, size), the rows of w (count, size) whose numbers are x; as for `loss`, not all images may count. */

@@ -17,6 +17,8 @@ static int run(const struct machine *machine, const struct operation *op) {
     case SHARED: run_shared(machine, op); return 0;
     case LOSS: return run_loss(machine, op);
     case LOSS_GRADIENT: run_loss_gradient(machine, op); return 0;
+    case PAIR_LOSS: run_pair_loss(machine, op); return 0;
+    case PAIR_LOSS_GRADIENT: run_pair_loss_gradient(machine, op); return 0;
     case EMBEDDING: return run_embedding(machine, op);
     case EMBEDDING_GRADIENT: run_embedding_gradient(machine, op); return 0;
     case ADAM: run_adam(machine, op); return 0;
