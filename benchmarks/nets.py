@@ -57,7 +57,9 @@ NETS = {
         "examples/imagenet/vgg_a.toml", small=False, apart=1e-2, apart_in_bf16=0.6, floors=(1.15, 1.15)
     ),
     "Embedding-64": Benchmark(f"{FILES}/embedding.toml", small=False),
-    "MLP-mixer-64": Benchmark(f"{FILES}/mixer.toml", small=False, apart_in_bf16=0.6),
+    "MLP-mixer-64": Benchmark(  # PyTorch adds up the bias of LayerNorm in bf16: on one thread 0.79 of it is wrong
+        f"{FILES}/mixer.toml", small=False, apart_in_bf16=None
+    ),
     "ResNet-18-32": Benchmark(  # its third loss is 1.45 in float32, in bf16 1.50 in PyTorch and 1.50 to 1.56 here
         f"{FILES}/resnet18.toml",
         small=False,
