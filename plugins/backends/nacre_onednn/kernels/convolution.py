@@ -103,9 +103,9 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     The weights stay plain, and are copied into the layouts of the primitives in every pass: they are small.
 
     In bf16, processors add up channels by pairs. With an odd number of them oneDNN pairs the last with a number of the
-    next pixel, times 0, so that a NaN there spreads: such sums are computed in float32, or three channels with a fourth
-    one of zeros. So is the gradient of filters with three axes that reach over more than the whole image: oneDNN 3.2
-    leaves some of their cells unwritten.
+    next pixel, times 0, so that a NaN there spreads: such sums are computed in float32 (those of three channels also in
+    bf16, with a fourth one of zeros). So is the gradient of filters with three axes that reach over more than the whole
+    image: oneDNN 3.2 leaves some of their cells unwritten.
 
     In phase predict, in float32, it computes the BatchNorm behind it too: `norm`, whose slope and shift become part of
     copies of weights and bias.
