@@ -70,7 +70,7 @@ def results(layer: Any, example: Example, rows: int, dtype: str, kernel: Any = N
 
 
 @every_loss
-@settings(max_examples=trials(25, 200), derandomize=True, deadline=None)
+@settings(max_examples=trials(25, 200), derandomize=True)
 @given(data=st.data())
 def test_it_computes_what_the_own_state_does(layer: Any, data: Any) -> None:
     example, rows = data.draw(uses(layer))
