@@ -86,7 +86,7 @@ class DoomState(CallbackState):
 
 def stop_launcher(number, *before):
     """Send a signal to the process that has started the ranks, as soon as it waits for one, and others before it."""
-    caught = 1 << (number - 1)
+    caught = 1 << (signal.SIGTERM - 1)  # Python itself catches SIGINT
     status = Path(f"/proc/{os.getppid()}/status")
     while status.exists():
         masks = dict(line.split(":", 1) for line in status.read_text().splitlines())

@@ -6,6 +6,7 @@ that ends in .py is run by this Python.
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import click
@@ -24,6 +25,8 @@ if __name__ == "__main__":
             code = ranks.run()
     except (NacreError, OSError) as error:  # such as a command that there is not
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:  # while they were being started
+        sys.exit(128 + signal.SIGINT)
     if ranks.message:
         click.echo(f"error: {ranks.message}", err=True)
     sys.exit(code)

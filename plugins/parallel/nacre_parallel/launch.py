@@ -99,11 +99,12 @@ class Ranks(Launch):
     def forward(self, number: int, _: Any = None) -> None:
         """Send a signal to all ranks; a handler of signals.
 
-        Python would answer a SIGINT with a traceback as long as a rank has nothing that handles it.
+        Python would answer a SIGINT with a traceback as long as a rank has nothing that handles it, and one that waits
+        for others that are still starting has nothing to save.
         """
         self.stopped = self.stopped or number
-        for state, process in zip(self._segment.states, self.processes, strict=False):
-            starting = state == STARTING
+        starting = STARTING in self._segment.states[: self.size]
+        for process in self.processes:
             process.send_signal(signal.SIGTERM if starting else number)  # nothing happens to one that has ended
 
     def run(self) -> int:
