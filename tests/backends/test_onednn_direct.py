@@ -57,6 +57,13 @@ def results(layer: FilterLayer, images: Any, **options: Any) -> dict[str, Any]:
     return {"y": net.blob("y"), "dx": net.gradient("x"), **gradients, "plan": net.plan}
 
 
+def windows_of(axes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], dict[str, tuple[int, ...]]]:
+    """Return the sizes of images, and the fields of windows, which see at least a pixel, from what is drawn by axis."""
+    size, kernel, stride, pad, dilation = map(tuple, zip(*axes, strict=True))
+    pad = tuple(min(one, cells - 1) for one, cells in zip(pad, kernel, strict=True))
+    return size, {"kernel": kernel, "stride": stride, "pad": pad, "dilation": dilation}
+
+
 def assert_alike(found: dict[str, Any], expected: dict[str, Any], tolerance: float = 1e-5) -> None:
     del expected["plan"]
     # a ReLU fed with 0 but for rounding lets pass or not
@@ -201,10 +208,9 @@ def test_products_of_windows_agree_with_numpy(
     **fields: Any,
 ) -> None:
     assume(not narrow or (library().narrow and (way, fields["neuron"]) == (AS_PRODUCT, "Identity")))
-    size, kernel, stride, pad, dilation = map(tuple, zip(*axes, strict=True))
-    pad = tuple(min(one, cells - 1) for one, cells in zip(pad, kernel, strict=True))
-    fields |= {"kernel": kernel, "stride": stride, "pad": pad, "dilation": dilation}
-    size = tuple(one + 2 * cells for one, cells in zip(size, kernel, strict=True))
+    size, windows = windows_of(axes)
+    fields |= windows
+    size = tuple(one + 2 * cells for one, cells in zip(size, windows["kernel"], strict=True))
     layer, shape = kind(name="conv", bottoms="x", tops="y", **fields), (images, channels, *size)
     geometry = (Geometry if kind is ConvolutionLayer else Transposed)(layer, shape)
     turned = {"forward": "data", "weights": "weights", "data": "forward"}
@@ -238,10 +244,9 @@ def test_products_of_windows_agree_with_numpy(
 def test_a_channel_of_zeros_behind_three_changes_nothing(
     phase: Phase, images: int, axes: list[tuple[int, ...]], layout: str, **fields: Any
 ) -> None:
-    size, kernel, stride, pad, dilation = map(tuple, zip(*axes, strict=True))
-    pad = tuple(min(one, cells - 1) for one, cells in zip(pad, kernel, strict=True))
-    size = tuple(one + 2 * cells for one, cells in zip(size, kernel, strict=True))
-    fields |= {"kernel": kernel, "stride": stride, "pad": pad, "dilation": dilation}
+    size, windows = windows_of(axes)
+    fields |= windows
+    size = tuple(one + 2 * cells for one, cells in zip(size, windows["kernel"], strict=True))
     layers = [
         InputLayer(name="in", tops="x", shape=(3, *size), batch_size=images),
         ConvolutionLayer(name="conv", bottoms="x", tops="y", **fields),
@@ -273,10 +278,9 @@ def test_a_channel_of_zeros_behind_three_changes_nothing(
 def test_filters_of_one_channel_agree_with_numpy(
     images: int, channels: int, axes: list[tuple[int, ...]], layout: str, **fields: Any
 ) -> None:
-    size, kernel, stride, pad, dilation = map(tuple, zip(*axes, strict=True))
-    pad = tuple(min(one, cells - 1) for one, cells in zip(pad, kernel, strict=True))
-    size = tuple(one + 2 * (cells - 1) for one, cells in zip(size, kernel, strict=True))
-    fields |= {"kernel": kernel, "stride": stride, "pad": pad, "dilation": dilation}
+    size, windows = windows_of(axes)
+    fields |= windows
+    size = tuple(one + 2 * (cells - 1) for one, cells in zip(size, windows["kernel"], strict=True))
     layer = ConvolutionLayer(name="conv", bottoms="x", tops="y", n_filter=channels, n_group=channels, **fields)
     random = np.random.default_rng(0).normal(1, size=(images, channels, *size)).astype(np.float32)
     plan = {"onednn": {"layout": layout, "ways": {"conv": {"forward": BY_CHANNELS}}}}

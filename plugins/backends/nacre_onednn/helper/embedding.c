@@ -68,9 +68,7 @@ VERSIONS(collect)
 /* Returns 1 where a number is wrong; rows of images that do not count get the number 0. */
 int run_embedding(const struct machine *machine, const struct operation *op) {
     const struct embedding *e = &op->embedding;
-    double images = e->scalars[e->rows];
-    int64_t rows = e->images * e->steps;
-    int64_t counted = (images < (double)e->images ? (int64_t)images : e->images) * e->steps;
+    int64_t rows = e->images * e->steps, counted = images_that_count(e->scalars, e->rows, e->images) * e->steps;
     for (int64_t row = 0; row < rows; row++)
         if ((e->numbers[row] = row < counted ? number_of(e, row) : 0) < 0) return 1;
     share_rows(machine, op, best_take(), rows, rows * e->size);

@@ -20,6 +20,17 @@ INLINE float of_bits(uint32_t bits) {
     return x;
 }
 
+/* A sum, in the same order for every kind of instructions. */
+INLINE double sum_in_float64(const float *numbers, int64_t count) {
+    double sums[LANES] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (int lane = 0; lane < LANES; lane++) sums[lane] += numbers[i + lane];
+    for (; i < count; i++) sum += numbers[i];
+    for (int lane = 0; lane < LANES; lane++) sum += sums[lane];
+    return sum;
+}
+
 /* Formulas of numbers, which wide_functions.h takes for registers of them. */
 
 /* 1 / log 2; and what makes a sum whole. */

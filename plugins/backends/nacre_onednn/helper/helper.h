@@ -102,6 +102,12 @@ static inline int64_t larger(int64_t one, int64_t other) { return one > other ? 
 /* The number of steps of `stride` from `from` that reach 0. */
 static inline int64_t steps_to(int64_t from, int64_t stride) { return from >= 0 ? 0 : (-from + stride - 1) / stride; }
 
+/* How many of the images count: a scalar by this index says it. */
+static inline int64_t images_that_count(const double *scalars, int64_t index, int64_t images) {
+    double count = scalars[index];
+    return count < (double)images ? (int64_t)count : images;
+}
+
 /* What run.c calls, by the name of the kind. */
 typedef void run_t(const struct machine *machine, const struct operation *op);
 

@@ -21,12 +21,6 @@ static int64_t label_of(const struct loss *l, int64_t row) {
     return label >= 0 && label < (double)l->classes && label == floor(label) ? (int64_t)label : WRONG;
 }
 
-/* How many of the images count. */
-static int64_t images_of(const struct loss *l) {
-    double images = l->scalars[l->rows];
-    return images < (double)l->images ? (int64_t)images : l->images;
-}
-
 INLINE float largest_of(const void *x, int64_t start, int64_t count, const int narrow) {
     float most = get(x, start, narrow);
     for (int64_t c = 1; c < count; c++) {
@@ -68,14 +62,10 @@ INLINE double of_every(const struct wanted *w, const void *x, int64_t start, int
 
 /* Probabilities of a row, and the logarithm of that of the label. */
 INLINE void loss_row(const struct loss *l, int64_t row, const int narrow) {
-    int64_t classes = l->classes, start = row * classes, c = 0;
+    int64_t classes = l->classes, start = row * classes;
     float *p = l->probabilities + start, most = largest_of(l->x, start, classes, narrow);
-    double sums[LANES] = {0}, sum = 0;
     for (int64_t at = 0; at < classes; at++) p[at] = exponential(get(l->x, start + at, narrow) - most);
-    for (; c + LANES <= classes; c += LANES)
-        for (int lane = 0; lane < LANES; lane++) sums[lane] += p[c + lane];
-    for (; c < classes; c++) sum += p[c];
-    for (int lane = 0; lane < LANES; lane++) sum += sums[lane];
+    double sum = sum_in_float64(p, classes);
     for (int64_t at = 0; at < classes; at++) p[at] = (float)(p[at] / sum);
     struct wanted w = wanted_of(l, row);
     double log_sum = log(sum);
@@ -99,7 +89,8 @@ VERSIONS(loss_rows)
  * probabilities then. */
 int run_loss(const struct machine *machine, const struct operation *op) {
     const struct loss *l = &op->loss;
-    int64_t rows = l->images * l->steps, images = images_of(l), counted = images * l->steps, valid = 0;
+    int64_t images = images_that_count(l->scalars, l->rows, l->images), counted = images * l->steps;
+    int64_t rows = l->images * l->steps, valid = 0;
     double total = 0;
     for (int64_t row = 0; row < rows; row++) {
         l->chosen[row] = row < counted ? label_of(l, row) : IGNORED;

@@ -6,8 +6,7 @@
 
 /* How many numbers of a and b count. */
 static int64_t counted_of(const struct pair_loss *l) {
-    double images = l->scalars[l->rows];
-    return (images < (double)l->images ? (int64_t)images : l->images) * l->numbers;
+    return images_that_count(l->scalars, l->rows, l->images) * l->numbers;
 }
 
 INLINE float cut(float d, float delta) { return not_above(not_below(d, -delta), delta); }
@@ -40,15 +39,9 @@ INLINE void weigh(const struct pair_loss *l, float *out, int64_t start, int64_t 
 INLINE double sum_of(const struct pair_loss *l, int64_t start, int64_t count, const int function) {
     const float *a = l->a + start, *b = l->b + start;
     float terms[PAIR_PIECE], delta = (float)l->delta;
-    double sums[LANES] = {0}, sum = 0;
-    int64_t i = 0;
     for (int64_t at = 0; at < count; at++) terms[at] = term(a[at], b[at], delta, function);
     weigh(l, terms, start, count);
-    for (; i + LANES <= count; i += LANES)
-        for (int lane = 0; lane < LANES; lane++) sums[lane] += terms[i + lane];
-    for (; i < count; i++) sum += terms[i];
-    for (int lane = 0; lane < LANES; lane++) sum += sums[lane];
-    return sum;
+    return sum_in_float64(terms, count);
 }
 
 INLINE void pair_terms(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {

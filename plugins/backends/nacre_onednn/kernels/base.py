@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, ClassVar, Literal
@@ -66,6 +66,22 @@ def unfit(inputs: list[Any]) -> str | None:
 def unserved(inputs: list[Any]) -> str | None:
     """Return the reason why the helper does not serve these bottoms, or None."""
     return MISSING if helper() is None else unfit(inputs)
+
+
+MOST_AXES = 5
+"""Axes of the bottoms of kernels that serve several."""
+
+
+def unfit_any(inputs: list[Any]) -> str | None:
+    """Return the reason why no kernel here serves one of these bottoms, or None."""
+    if reason := next((found for one in inputs if (found := unfit([one]))), None):
+        return reason
+    return None if len(inputs[0].shape) <= MOST_AXES else f"serves blobs of up to {MOST_AXES} axes"
+
+
+def unserved_any(inputs: list[Any]) -> str | None:
+    """Return the reason why the helper does not serve one of these bottoms, or None."""
+    return MISSING if helper() is None else unfit_any(inputs)
 
 
 FEW = 4
@@ -244,6 +260,11 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         recorder(self.backend).enqueue(self.calls["backward"], {**self.buffers(), **self.own})
+
+
+def numbered(name: str, blobs: Sequence[Own | None]) -> dict[str, Array]:
+    """Return the memory of blobs, by a name with their index."""
+    return {f"{name}{index}": blob.memory for index, blob in enumerate(blobs) if blob is not None}
 
 
 def gate(desc: Desc, into: str, also: str = "") -> list[Call]:

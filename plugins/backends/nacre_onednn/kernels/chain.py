@@ -11,15 +11,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nacre import Array, LayerState, Own
+from nacre import Array, LayerState
 
 from ..dnnl.primitives import Call, Desc, HelperCall, plain
-from ..helper.native import CONSTANTS, MISSING, STRUCTURES, Operation, helper, operation
+from ..helper.native import CONSTANTS, STRUCTURES, Operation, helper, operation
 from ..record import Record
-from .base import Layouts, OnednnKernel, describe_blob, unfit
+from .base import Layouts, OnednnKernel, describe_blob, numbered, unserved_any
 
 MOST_LINKS = CONSTANTS["MOST_LINKS"]
-MOST_AXES = 5
 LARGE = 1 << 21
 """Bytes of a blob from which on backward takes less time to compute again what it reads than to fetch it from memory.
 
@@ -214,20 +213,3 @@ class ActivationKernel(LinkedKernel, reads=""):
 
     def stages(self) -> list[str]:
         return []
-
-
-def numbered(name: str, blobs: Sequence[Own | None]) -> dict[str, Array]:
-    """Return the memory of blobs, by a name with their index."""
-    return {f"{name}{index}": blob.memory for index, blob in enumerate(blobs) if blob is not None}
-
-
-def unfit_any(inputs: list[Any]) -> str | None:
-    """Return the reason why no kernel here serves one of these bottoms, or None."""
-    if reason := next((found for one in inputs if (found := unfit([one]))), None):
-        return reason
-    return None if len(inputs[0].shape) <= MOST_AXES else f"serves blobs of up to {MOST_AXES} axes"
-
-
-def unserved_any(inputs: list[Any]) -> str | None:
-    """Return the reason why the helper does not serve one of these bottoms, or None."""
-    return MISSING if helper() is None else unfit_any(inputs)

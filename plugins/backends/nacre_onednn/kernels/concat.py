@@ -12,8 +12,7 @@ from nacre_layers.shapes.concat import ConcatLayer, ConcatState
 
 from ..dnnl.library import library
 from ..dnnl.primitives import Call, Desc, dims, lengths, reorder, too_large
-from .base import Layouts, OnednnKernel, describe_blob
-from .chain import numbered, unfit_any
+from .base import Layouts, OnednnKernel, describe_blob, numbered, unfit_any
 
 
 class ConcatKernel(OnednnKernel, reads=""):

@@ -25,9 +25,9 @@ from ..dnnl.library import library
 from ..dnnl.primitives import Call, Desc, HelperCall, Primitive, attributes, call, pass_over, reorder
 from ..helper.native import MISSING, helper
 from ..rewrite import is_marked
-from .base import Layouts, OnednnKernel, describe_blob, gate, rectify
+from .base import Layouts, OnednnKernel, describe_blob, gate, numbered, rectify, unfit_any
 from .batch_norm import KEPT, BatchNormKernel
-from .chain import MOST_LINKS, RELU, ChainKernel, Link, numbered, unfit_any
+from .chain import MOST_LINKS, RELU, ChainKernel, Link
 
 PLUS = Link("WEIGHED", (1.0, 1.0), others=1)
 

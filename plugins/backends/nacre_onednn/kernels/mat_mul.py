@@ -12,8 +12,7 @@ from nacre_layers.linear.mat_mul import MatMulLayer, MatMulState
 from ..dnnl import arguments as arg
 from ..dnnl.library import library
 from ..dnnl.primitives import Call, Desc, Primitive, attributes, call, strided
-from .base import Layouts, OnednnKernel, unfit
-from .chain import numbered
+from .base import Layouts, OnednnKernel, numbered, unfit
 
 
 class MatMulKernel(OnednnKernel, reads="inputs"):

@@ -20,7 +20,8 @@ from nacre_layers.neurons import (
     Tanh,
 )
 
-from .chain import ChainKernel, Link, unserved_any
+from .base import unserved_any
+from .chain import ChainKernel, Link
 
 FUNCTIONS: dict[type, tuple[str, ...]] = {
     ELU: ("ELU", "alpha"),

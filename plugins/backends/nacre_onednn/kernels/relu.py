@@ -8,8 +8,8 @@ from typing import Any
 from nacre_layers.neurons import ReLU, is_relu
 
 from ..dnnl.primitives import Call
-from .base import Layouts, describe_blob, gate, rectify
-from .chain import RELU, Link, LinkedKernel, unfit_any
+from .base import Layouts, describe_blob, gate, rectify, unfit_any
+from .chain import RELU, Link, LinkedKernel
 
 
 class ReLUKernel(LinkedKernel, reads="blobs"):

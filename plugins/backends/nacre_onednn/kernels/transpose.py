@@ -10,8 +10,7 @@ from nacre_layers.shapes.transpose import TransposeLayer, TransposeState, order_
 
 from ..dnnl.library import library
 from ..dnnl.primitives import Call, Desc, reorder
-from .base import Layouts, OnednnKernel, describe_blob
-from .chain import unfit_any
+from .base import Layouts, OnednnKernel, describe_blob, unfit_any
 
 
 class TransposeKernel(OnednnKernel, reads=""):
