@@ -23,10 +23,19 @@ from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl.library import library
 from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, describe, plain, reorder, tagged
 from nacre_onednn.helper import direct, native, winograd
+from nacre_onednn.helper.depthwise import DepthwiseConvolution
 from nacre_onednn.helper.direct import TILES, DirectConvolution, packing
 from nacre_onednn.helper.winograd import WinogradConvolution
 from nacre_onednn.kernels.columns import ColumnsConvolution, PanelsConvolution
-from nacre_onednn.kernels.convolution import AS_PRODUCT, BY_CHANNELS, BY_WINOGRAD, DIRECTLY, IN_LARGER_TILES, WITH_ZEROS
+from nacre_onednn.kernels.convolution import (
+    AS_IT_IS,
+    AS_PRODUCT,
+    BY_CHANNELS,
+    BY_WINOGRAD,
+    DIRECTLY,
+    IN_LARGER_TILES,
+    WITH_ZEROS,
+)
 from nacre_onednn.kernels.products import PANELS
 from nacre_onednn.record import aligned
 
@@ -287,6 +296,44 @@ def test_filters_of_one_channel_agree_with_numpy(
     found = results(layer, random, backend="onednn", plan=plan)
     assert found.pop("plan")["onednn"]["ways"]["conv"]["forward"] == BY_CHANNELS
     assert_alike(found, results(layer, random, backend="numpy"))
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize(("channels", "side"), [(100, 3), (16, 5), (48, 9)])
+def test_threads_change_no_bit_of_filters_of_one_channel(channels: int, side: int, *, relu: bool) -> None:
+    """They share rows of results, or blocks of channels where there are few rows."""
+    fields: dict[str, Any] = {"n_filter": channels, "n_group": channels, "kernel": 3, "pad": 1}
+    layer = ConvolutionLayer(name="conv", bottoms="x", tops="y", **fields)
+    shape = (1, channels, side, side)
+    ours = DepthwiseConvolution(Geometry(layer, shape), relu=relu, keeps=False)
+    random = np.random.default_rng(0)
+    sizes = {"x": shape[1] * side**2, "weight": 9 * channels, "bias": channels}
+    given = {name: random.normal(1, size=size).astype(np.float32) for name, size in sizes.items()}
+    image = describe(shape, CHANNELS_LAST)
+    found: list[dict[str, Any]] = []
+    for threads in (1, 2, 3, 4):
+        y = np.full(sizes["x"], 7, np.float32)
+        run(ours.forward(("x", image), ("y", image), "bias"), {**given, "y": y}, threads)
+        found.append({"y": y})
+    assert_same_bits(found)
+
+
+@pytest.mark.parametrize(("images", "taken"), [(1, True), (40, False)])
+def test_products_that_wait_for_weights_fetch_them_ahead(images: int, *, taken: bool) -> None:
+    """A prediction takes the helper's product without a trial where the weights are more than the images."""
+    layers = [
+        InputLayer(name="in", tops="x", shape=(96, 3, 3), batch_size=images),
+        ConvolutionLayer(name="conv", bottoms="x", tops="y", n_filter=200, kernel=1, neuron="ReLU"),
+    ]
+    plan = {"onednn": {"layout": CHANNELS_LAST, "ways": {"conv": {"forward": AS_IT_IS}}}}
+    net = Net("net", layers, phase="predict", backend="onednn", plan=plan, seed=1)
+    assert net.node_ops["conv"].state.ways["forward"] == (PANELS if taken else AS_IT_IS)
+    theirs = Net("net", layers, phase="predict", backend="numpy", seed=1)
+    x = np.random.default_rng(0).normal(size=(images, 96, 3, 3)).astype(np.float32)
+    for one in (net, theirs):
+        one.write("x", x)
+        one.forward()
+    assert_near(net.blob("y"), theirs.blob("y"), "y", 1e-5)
 
 
 @pytest.mark.parametrize(

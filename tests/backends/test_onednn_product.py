@@ -68,9 +68,11 @@ def test_products_agree_with_numpy(rows: int, features: int, outputs: int, *, bi
     assert_near(found["dx"], dy @ weight, "dx", 1e-6)
 
 
-def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("rows", "outputs"), [(MANY, 37), (9, 160), (20, 100), (1, 33)])
+def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch, rows: int, outputs: int) -> None:
+    """They share rows, also lower tiles of them, or columns, of which some may be a panel alone."""
     monkeypatch.setattr(product, "number_of_threads", lambda: 3)
-    given = matrices(MANY, 45, 37)
+    given = matrices(rows, 45, outputs)
     # the last has more threads than there is memory for: some stay away
     assert_same_bits([results(given, threads) for threads in (1, 2, 3, 5)])
 

@@ -5,6 +5,6 @@
 
 #include "helper.h"
 
-extern const work_t depthwise_on_avx2, depthwise_on_avx512; /* pieces are rows of y */
+extern const work_t depthwise_on_avx2, depthwise_on_avx512; /* pieces are rows of y, or blocks of channels */
 
 #endif

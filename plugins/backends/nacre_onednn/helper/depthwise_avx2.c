@@ -5,6 +5,6 @@
 #define BITS 256
 #include "depthwise_loops.h"
 
-const work_t depthwise_on_avx2 = rows;
+const work_t depthwise_on_avx2 = convolve;
 
 #endif

@@ -5,6 +5,6 @@
 #define BITS 512
 #include "depthwise_loops.h"
 
-const work_t depthwise_on_avx512 = rows;
+const work_t depthwise_on_avx512 = convolve;
 
 #endif

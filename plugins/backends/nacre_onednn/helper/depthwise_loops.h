@@ -12,6 +12,7 @@ struct windows {
     const float *x, *w;
     float *y;
     int64_t rows, columns;
+    int64_t first, end; /* of the channels */
 };
 
 /* The pixels side by side that several windows see. */
@@ -81,17 +82,22 @@ INLINE_ON void add_up(const struct depthwise *d, const struct windows *at, int64
 }
 
 /* `right`: the stride if there are three cells side by side and it is 1 or 2, else 0. */
-INLINE_ON void all_channels(const struct depthwise *d, const struct windows *at, const int several, const int right) {
-    int64_t channel = 0;
-    for (; channel + WIDTH <= d->channels; channel += WIDTH) add_up(d, at, channel, WIDTH, several, right);
-    if (channel < d->channels) add_up(d, at, channel, d->channels - channel, several, right);
+INLINE_ON void some_channels(const struct depthwise *d, const struct windows *at, const int several, const int right) {
+    int64_t channel = at->first;
+    for (; channel + WIDTH <= at->end; channel += WIDTH) add_up(d, at, channel, WIDTH, several, right);
+    if (channel < at->end) add_up(d, at, channel, at->end - channel, several, right);
 }
 
-/* Pieces are rows of y. */
-ON static void rows(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+/* Pieces are rows of y, or blocks of channels of all rows. */
+ON static void convolve(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const struct depthwise d = op->depthwise; /* a copy, which no store to y can change */
     const int of_three = d.columns == 3 && d.column_step == 1;
+    int64_t first = 0, end = d.channels;
     (void)worker;
+    if (d.by_channels) {
+        first = start * LANES, end = smaller(stop * LANES, d.channels);
+        start = 0, stop = d.images * d.out_height;
+    }
     for (int64_t line = start; line < stop; line++) {
         int64_t image = line / d.out_height, top = line % d.out_height * d.down - d.above, skip = steps_to(top, d.row_step);
         int64_t inside = larger(smaller(d.rows, steps_to(top - d.height, d.row_step)) - skip, 0);
@@ -102,15 +108,15 @@ ON static void rows(const struct operation *op, int64_t start, int64_t stop, int
             int several = column + TOGETHER <= d.out_width && left >= 0 && left + reach(&d) <= d.width;
             int64_t over = steps_to(left, d.column_step), seen = smaller(d.columns, steps_to(left - d.width, d.column_step));
             struct windows at = {x + (left + over * d.column_step) * d.channels, w + over * d.channels,
-                                 d.y + (line * d.out_width + column) * d.channels, inside, larger(seen - over, 0)};
+                                 d.y + (line * d.out_width + column) * d.channels, inside, larger(seen - over, 0), first, end};
             if (!several)
-                all_channels(&d, &at, 0, 0);
+                some_channels(&d, &at, 0, 0);
             else if (of_three && d.right == 1)
-                all_channels(&d, &at, 1, 1);
+                some_channels(&d, &at, 1, 1);
             else if (of_three && d.right == 2)
-                all_channels(&d, &at, 1, 2);
+                some_channels(&d, &at, 1, 2);
             else
-                all_channels(&d, &at, 1, 0);
+                some_channels(&d, &at, 1, 0);
             column += several ? TOGETHER : 1;
         }
     }

@@ -57,6 +57,9 @@ extern int64_t instructions; /* those that may be used; see processor.c */
 /* Does the pieces from `start` to `stop` of an operation. */
 typedef void (*work_t)(const struct operation *op, int64_t start, int64_t stop, int64_t worker);
 
+/* The threads that share out an operation. */
+int64_t threads_of(const struct machine *machine, const struct operation *op);
+
 /* Divides `size` pieces among the threads; a thread's share begins at a multiple of `unit`. */
 void share_out(const struct machine *machine, const struct operation *op, work_t work, int64_t size, int64_t unit);
 
@@ -65,6 +68,9 @@ void share_rows(const struct machine *machine, const struct operation *op, work_
 
 /* The same for elements: few are done at once, and pieces begin at whole blocks of random numbers. */
 void share_elements(const struct machine *machine, const struct operation *op, work_t work, int64_t size);
+
+/* Whether the largest share of so many pieces is a smaller part of them than it would be of `others`. */
+int more_alike(const struct machine *machine, const struct operation *op, int64_t pieces, int64_t others);
 
 /* Calls the function of a `shared`. */
 void run_shared(const struct machine *machine, const struct operation *op);
@@ -98,6 +104,9 @@ void run_shared(const struct machine *machine, const struct operation *op);
 
 static inline int64_t smaller(int64_t one, int64_t other) { return one < other ? one : other; }
 static inline int64_t larger(int64_t one, int64_t other) { return one > other ? one : other; }
+
+/* How many pieces of a size there are, of which the last may be smaller. */
+static inline int64_t pieces_of(int64_t all, int64_t size) { return (all + size - 1) / size; }
 
 /* The number of steps of `stride` from `from` that reach 0. */
 static inline int64_t steps_to(int64_t from, int64_t stride) { return from >= 0 ? 0 : (-from + stride - 1) / stride; }

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 34 };
+enum { HELPER_VERSION = 35 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, PAIR_LOSS, PAIR_LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -406,6 +406,7 @@ struct product {
     const float *a, *panels, *bias;
     float *c, *scratch;
     int64_t rows, inner, columns, apart, turned, relu;
+    int64_t tiles, by_columns; /* set as it runs: tiles of rows, and whether threads share blocks of columns instead */
 };
 
 /* b (inner, columns) in panels; its rows are so far `apart`, or if it is `turned`, its columns. */
@@ -421,6 +422,7 @@ struct depthwise {
     float *y;
     int64_t images, channels, height, width, rows, columns, out_height, out_width;
     int64_t down, right, above, beside, row_step, column_step, relu; /* stride, padding and dilation */
+    int64_t by_channels; /* set as it runs: whether threads share blocks of channels, not rows */
 };
 
 /* ... and these AVX-512. */

@@ -1,6 +1,7 @@
 /* Products of matrices of float32, after Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008:
  * the columns of one matrix lie in panels, as wide as two registers, which PRODUCT_PANELS makes; of the other some tiles of
- * rows at a time, and some of the numbers that are added up, are copied so that they stay in a core's caches. Needs AVX2.
+ * rows at a time, and some of the numbers that are added up, are copied so that they stay in a core's caches. Panels come from memory where a net has more weights than a cache holds, so
+ * the next ones are fetched while some are multiplied: with few rows, processors do not do so in time. Needs AVX2.
  */
 
 #include "product.h"
@@ -10,12 +11,19 @@
 static const struct product_loops *loops(void) { return instructions == AVX512 ? &product_on_avx512 : &product_on_avx2; }
 
 void run_product_panels(const struct machine *machine, const struct operation *op) {
-    int64_t pair = 2 * loops()->lanes;
-    share_out(machine, op, loops()->panels, (op->product_panels.columns + pair - 1) / pair, 1);
+    share_out(machine, op, loops()->panels, pieces_of(op->product_panels.columns, 2 * loops()->lanes), 1);
 }
 
+/* Threads share the rows, or the columns where their shares are more alike then. */
 void run_product(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, loops()->multiply, tiles_of(op->product.rows, loops()->height), 1);
+    struct operation part = *op;
+    struct product *o = &part.product;
+    const int64_t blocks = pieces_of(o->columns, LANES), threads = threads_of(machine, op), height = loops()->height;
+    o->tiles = pieces_of(o->rows, height);
+    const int64_t even = pieces_of(o->tiles, threads) * threads;
+    if (2 * o->rows >= even * height) o->tiles = even; /* as many for each thread, if they are half as high at least */
+    o->by_columns = more_alike(machine, op, blocks, o->tiles);
+    share_out(machine, &part, loops()->multiply, o->by_columns ? blocks : o->tiles, 1);
 }
 
 #endif

@@ -14,9 +14,7 @@ struct product_loops {
 
 extern const struct product_loops product_on_avx2, product_on_avx512;
 
-/* A matrix of rows as tiles of almost the same number of them: the first ones have one more. */
-static inline int64_t tiles_of(int64_t rows, int64_t height) { return (rows + height - 1) / height; }
-
+/* The first row of a tile, where all have almost the same number of rows: the first ones have one more. */
 static inline int64_t first_row(int64_t rows, int64_t tiles, int64_t tile) {
     int64_t few = rows / tiles, more = rows % tiles;
     return tile * few + smaller(tile, more);

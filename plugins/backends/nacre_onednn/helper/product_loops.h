@@ -28,91 +28,97 @@ ON static void panels(const struct operation *op, int64_t start, int64_t stop, i
     }
 }
 
-/* Where a tile stands: its rows of a as (inner, WIDTH), two panels of b, and the rows of c. */
+/* Where a tile stands: its rows of a as (inner, WIDTH), one or two panels of b, and the rows of c. */
 struct place {
-    const float *a, *left, *right, *bias;
+    const float *a, *b, *bias;
     float *c;
-    int64_t inner, apart, columns; /* columns that are left: 2 WIDTH or fewer */
-    int64_t adds;                  /* whether the products are added to c, which has the first ones and the bias */
-    float least;                   /* what is below becomes it: 0 with ReLU */
+    int64_t inner, panel, apart; /* numbers of a sum, and of all sums; between rows of c */
+    int64_t columns;             /* that are left */
+    int64_t ahead;               /* how far behind its panels those lie that are read next */
+    int64_t adds;                /* whether the products are added to c, which has the first ones and the bias */
+    float least;                 /* what is below becomes it: 0 with ReLU */
 };
 
-INLINE_ON void tile(const struct place *p, const int rows) {
+/* `wide`: two panels, not one. */
+INLINE_ON void tile(const struct place *p, const int rows, const int wide) {
     WIDE sums[HEIGHT][2];
     for (int row = 0; row < rows; row++) {
-        sums[row][0] = sums[row][1] = ZERO();
-        for (int line = 0; line < 2 * WIDTH; line += IN_LINE) __builtin_prefetch(p->c + row * p->apart + line, 1);
+        for (int half = 0; half <= wide; half++) sums[row][half] = ZERO();
+        for (int line = 0; line < (1 + wide) * WIDTH; line += IN_LINE) __builtin_prefetch(p->c + row * p->apart + line, 1);
     }
     for (int64_t k = 0; k < p->inner; k++) {
-        WIDE left = LOAD(p->left + k * WIDTH), right = LOAD(p->right + k * WIDTH);
+        WIDE numbers[2];
+        for (int half = 0; half <= wide; half++) {
+            const float *from = p->b + (half * p->panel + k) * WIDTH;
+            __builtin_prefetch(from + p->ahead, 0, 3);
+            numbers[half] = LOAD(from);
+        }
         for (int row = 0; row < rows; row++) {
             WIDE number = EACH(p->a + k * WIDTH + row);
-            sums[row][0] = FMA(number, left, sums[row][0]), sums[row][1] = FMA(number, right, sums[row][1]);
+            for (int half = 0; half <= wide; half++) sums[row][half] = FMA(number, numbers[half], sums[row][half]);
         }
     }
-    if (p->columns >= 2 * WIDTH) {
-        const WIDE least = ALL(p->least);
-        WIDE left = p->bias ? LOAD(p->bias) : ZERO(), right = p->bias ? LOAD(p->bias + WIDTH) : ZERO();
+    const WIDE least = ALL(p->least); /* a NaN stays one: it is the second number */
+    for (int half = 0; half <= wide; half++) {
+        const int64_t column = half * WIDTH, count = p->columns - column;
+        const WIDE bias = p->bias ? load_first(p->bias + column, count) : ZERO();
         for (int row = 0; row < rows; row++) {
-            float *c = p->c + row * p->apart;
-            STORE(c, MAX(least, ADD(sums[row][0], p->adds ? LOAD(c) : left)));
-            STORE(c + WIDTH, MAX(least, ADD(sums[row][1], p->adds ? LOAD(c + WIDTH) : right)));
-        }
-        return;
-    }
-    for (int row = 0; row < rows; row++) {
-        float *c = p->c + row * p->apart, some[2 * WIDTH];
-        STORE(some, sums[row][0]);
-        STORE(some + WIDTH, sums[row][1]);
-        for (int64_t column = 0; column < p->columns; column++) {
-            float sum = some[column] + (p->adds ? c[column] : p->bias ? p->bias[column] : 0);
-            c[column] = sum < p->least ? p->least : sum; /* NaN stays */
+            float *c = p->c + row * p->apart + column;
+            store_first(c, count, MAX(least, ADD(sums[row][half], p->adds ? load_first(c, count) : bias)));
         }
     }
 }
 
-#define OF_HEIGHT(rows) ON static void tile_of_##rows(const struct place *p) { tile(p, rows); }
+#define OF_HEIGHT(rows)                                                                                                \
+    ON static void tile_of_##rows(const struct place *p) { tile(p, rows, 1); }                                         \
+    ON static void narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0); }
 ALL_HEIGHTS(OF_HEIGHT)
-#define BY_HEIGHT(rows) , tile_of_##rows
-static void (*const tiles[])(const struct place *) = {0 ALL_HEIGHTS(BY_HEIGHT)};
+#define BY_HEIGHT(rows) , {narrow_tile_of_##rows, tile_of_##rows}
+static void (*const tiles[][2])(const struct place *) = {{0} ALL_HEIGHTS(BY_HEIGHT)};
 
 /* Tiles of a from number `first` to `end`, each as (inner, WIDTH) and so far apart. */
 ON static void read_tiles(const struct product *o, int64_t first, int64_t end, int64_t begin, int64_t inner, float *to) {
-    const int64_t all = tiles_of(o->rows, HEIGHT);
     for (int64_t one = first; !o->turned && one < end; one++) {
-        int64_t row = first_row(o->rows, all, one), count = first_row(o->rows, all, one + 1) - row;
+        int64_t row = first_row(o->rows, o->tiles, one), count = first_row(o->rows, o->tiles, one + 1) - row;
         gather(o->a + row * o->apart + begin, 4 * o->apart, count, inner, to + (one - first) * APART);
     }
     for (int64_t k = 0; o->turned && k < inner; k++)
         for (int64_t one = first; one < end; one++) {
-            int64_t row = first_row(o->rows, all, one);
+            int64_t row = first_row(o->rows, o->tiles, one);
             const float *from = o->a + (begin + k) * o->apart + row;
             STORE(to + (one - first) * APART + k * WIDTH, load_first(from, o->rows - row));
         }
 }
 
-/* c = a b. Scratch: some tiles of a, for each worker. Pieces are tiles. */
-ON static void multiply(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const struct product *o = &op->product;
-    const int64_t all = tiles_of(o->rows, HEIGHT), panel = o->inner * WIDTH;
-    float *a = o->scratch + worker * TOGETHER * APART;
+/* The tiles from `start` to `stop` of c = a b, for some of the columns. */
+ON static void some_columns(const struct product *o, int64_t start, int64_t stop, int64_t from, int64_t to, float *a) {
     for (int64_t begin = 0; begin < o->inner; begin += DEPTH)
         for (int64_t first = start; first < stop; first += TOGETHER) {
             int64_t inner = smaller(DEPTH, o->inner - begin), end = smaller(first + TOGETHER, stop);
             read_tiles(o, first, end, begin, inner, a);
-            for (int64_t column = 0; column < o->columns; column += 2 * WIDTH)
+            for (int64_t column = from; column < to; column += 2 * WIDTH)
                 for (int64_t one = first; one < end; one++) {
-                    int64_t row = first_row(o->rows, all, one);
-                    const float *left = o->panels + column * o->inner + begin * WIDTH;
+                    int64_t row = first_row(o->rows, o->tiles, one);
                     struct place p = {
-                        .a = a + (one - first) * APART, .left = left, .right = left + panel,
+                        .a = a + (one - first) * APART, .b = o->panels + column * o->inner + begin * WIDTH,
                         .bias = o->bias ? o->bias + column : 0, .c = o->c + row * o->columns + column,
-                        .inner = inner, .apart = o->columns, .columns = o->columns - column, .adds = begin > 0,
+                        .inner = inner, .panel = o->inner, .apart = o->columns, .columns = to - column,
+                        .ahead = one == first ? 2 * o->inner * WIDTH : 0, .adds = begin > 0,
                         .least = o->relu && begin + inner == o->inner ? 0 : -INFINITY,
                     };
-                    tiles[first_row(o->rows, all, one + 1) - row](&p);
+                    tiles[first_row(o->rows, o->tiles, one + 1) - row][p.columns > WIDTH](&p);
                 }
         }
+}
+
+/* c = a b. Scratch: some tiles of a, for each worker. Pieces are tiles, or blocks of LANES columns. */
+ON static void multiply(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    const struct product *o = &op->product;
+    float *a = o->scratch + worker * TOGETHER * APART;
+    if (o->by_columns)
+        some_columns(o, 0, o->tiles, start * LANES, smaller(stop * LANES, o->columns), a);
+    else
+        some_columns(o, start, stop, 0, o->columns, a);
 }
 
 #define LOOPS {WIDTH, HEIGHT, panels, multiply}

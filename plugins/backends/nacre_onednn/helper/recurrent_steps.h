@@ -46,7 +46,7 @@ static void (*const NAME(tiles)[])(const struct NAME(product) *) = {0 ALL_HEIGHT
 
 /* The products of `rows` rows, whose tiles are so far apart in a. */
 ON_STEPS static void NAME(multiply)(const struct NAME(product) *p, int64_t rows, int64_t apart) {
-    const int64_t all = tiles_of(rows, HEIGHT);
+    const int64_t all = pieces_of(rows, HEIGHT);
     for (int64_t begin = 0; begin < p->length; begin += DEPTH)
         for (int64_t tile = 0; tile < all; tile++) {
             int64_t row = first_row(rows, all, tile);
@@ -60,7 +60,7 @@ ON_STEPS static void NAME(multiply)(const struct NAME(product) *p, int64_t rows,
 
 /* Rows of so many numbers, `apart` from one another, as tiles. */
 ON_STEPS static void NAME(turn)(const number *from, int64_t apart, int64_t rows, int64_t length, float *to, int64_t tile_apart) {
-    const int64_t all = tiles_of(rows, HEIGHT), words = length / STEP;
+    const int64_t all = pieces_of(rows, HEIGHT), words = length / STEP;
     for (int64_t tile = 0; tile < all; tile++, to += tile_apart) {
         int64_t row = first_row(rows, all, tile), count = first_row(rows, all, tile + 1) - row;
         gather(from + row * apart, apart * (int64_t)sizeof *from, count, words, to);

@@ -17,9 +17,18 @@ static void piece(void *data) {
     share->work(share->op, start, stop < share->size ? stop : share->size, worker);
 }
 
+int64_t threads_of(const struct machine *machine, const struct operation *op) {
+    return op->workers && op->workers < machine->threads ? op->workers : machine->threads;
+}
+
+int more_alike(const struct machine *machine, const struct operation *op, int64_t pieces, int64_t others) {
+    const int64_t threads = threads_of(machine, op);
+    return pieces_of(pieces, threads) * others < pieces_of(others, threads) * pieces;
+}
+
 void share_out(const struct machine *machine, const struct operation *op, work_t work, int64_t size, int64_t unit) {
     struct share share = {machine, op, work, size, unit};
-    int64_t threads = op->workers && op->workers < machine->threads ? op->workers : machine->threads;
+    int64_t threads = threads_of(machine, op);
     if (machine->parallel && threads > 1 && size > unit)
         machine->parallel(piece, &share, (unsigned)threads, 0);
     else
