@@ -194,15 +194,17 @@ INLINE_ON void read_tile(const void *x, const struct images *s, int64_t part, st
     }
 }
 
-/* Twelve tiles times 32 filters, or 16. Sums of so many channels are added up, since one sum of all would lose digits. */
+/* Twelve tiles times 32 filters, or 16. Sums of so many channels are added up, since one sum of all would lose digits, but
+ * none that bf16 has. */
 enum { TOGETHER = 32 };
 
-INLINE_ON void product(const float *u, const float *v, float *m, int64_t channels, const int wide) {
-    for (int64_t begin = 0; begin < channels; begin += TOGETHER) {
+INLINE_ON void product(const float *u, const float *v, float *m, int64_t channels, const int wide, const int narrow) {
+    const int64_t together = narrow ? channels : TOGETHER;
+    for (int64_t begin = 0; begin < channels; begin += together) {
         WIDE sums[TILES][2];
         for (int tile = 0; tile < TILES; tile++)
             for (int half = 0; half <= wide; half++) sums[tile][half] = ZERO();
-        for (int64_t channel = begin; channel < smaller(begin + TOGETHER, channels); channel++) {
+        for (int64_t channel = begin; channel < smaller(begin + together, channels); channel++) {
             WIDE weights[2];
             for (int half = 0; half <= wide; half++) weights[half] = LOAD(v + (half * channels + channel) * WIDTH);
             for (int tile = 0; tile < TILES; tile++) {
@@ -260,7 +262,8 @@ INLINE_ON void write_apart(const struct convolution *w, const struct winograd *o
         read_tile(o->x, &w->in, part, at, u + part * WIDTH, plane, is_bad, tall, broad, narrow);
     for (int64_t part = 0; part < w->filters / WIDTH; part++) {
         for (int64_t cell = 0; cell < tall * broad; cell++)
-            product(u + cell * plane, v + cell * plane_of_v + part * w->channels * WIDTH, m + cell * plane_of_m, w->channels, 0);
+            product(u + cell * plane, v + cell * plane_of_v + part * w->channels * WIDTH, m + cell * plane_of_m, w->channels, 0,
+                    narrow);
         write_tile(o, &w->out, m, plane_of_m, part, at, is_bad, tall, broad, side, narrow);
     }
 }
@@ -291,9 +294,9 @@ INLINE_ON void strips(const struct operation *op, int64_t start, int64_t stop, i
                     const float *weights = v + cell * plane_of_v + part * w.channels * WIDTH;
                     float *to = m + cell * plane_of_m + tile * 2 * WIDTH;
                     if (wide)
-                        product(u + cell * plane + tile * w.channels, weights, to, w.channels, 1);
+                        product(u + cell * plane + tile * w.channels, weights, to, w.channels, 1, narrow);
                     else
-                        product(u + cell * plane + tile * w.channels, weights, to, w.channels, 0);
+                        product(u + cell * plane + tile * w.channels, weights, to, w.channels, 0, narrow);
                 }
             for (int64_t tile = 0; tile < count; tile++) {
                 struct origin at = origin(&w, begin + tile);

@@ -36,7 +36,7 @@ from .products import sum_up
 MOST_ROWS = 256
 """Windows of all images together, at most: where there are more, oneDNN's convolutions are as fast as its products."""
 
-MOST_SUMMED = 512
+MOST_SUMMED = 2048
 """The same for the gradient of the filters, which is a sum over windows."""
 
 
