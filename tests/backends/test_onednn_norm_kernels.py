@@ -240,6 +240,7 @@ class TestSoftmaxKernel(KernelTests):
         yield Example({}, [(3, 32, 5, 6)], label="pixels")
         yield Example({}, [(2, 5, 3, 2, 3)], label="pixels of films")
         yield Example({"axis": -1}, [(3, 5, 2, 3)], label="images: declined")
+        yield Example({}, [(3, 700)], label="many classes")
         yield Example({"axis": 0}, [(3, 5)], label="the batch: declined")
 
     def strategy(self) -> Any:
@@ -248,6 +249,31 @@ class TestSoftmaxKernel(KernelTests):
         images = st.lists(st.integers(1, 17), min_size=3, max_size=4).map(tuple)
         axes = st.sampled_from([1, -1])
         return st.builds(lambda shape, axis: Example({"axis": axis}, [shape]), st.one_of(scores, images), axes)
+
+
+@pytest.mark.parametrize("compute", ["float32", "bf16"])
+@pytest.mark.parametrize("classes", [1, 17, 256, 257, 700])
+def test_softmax_of_many_and_of_extreme_scores(compute: Any, classes: int) -> None:
+    backend = open_backend("onednn")
+    if compute not in ("float32", *backend.computes):
+        pytest.skip(f"this processor has no {compute}")
+    layers = [
+        InputLayer(name="in", tops="x", shape=classes, batch_size=5),
+        SoftmaxLayer(name="softmax", bottoms="x", tops="y"),
+    ]
+    net = Net("net", layers, phase="predict", backend=backend, compute=compute)
+    x = np.random.default_rng(classes).integers(-8, 9, (5, classes)).astype(np.float32)
+    x[1] *= 1000
+    x[2, 0], x[3, -1], x[4, 0] = -np.inf, np.nan, -3e38
+    net.write("x", x)
+    with np.errstate(invalid="ignore"):
+        net.forward()
+        exponentials = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+        expected = exponentials / exponentials.sum(1, keepdims=True)
+    found = net.blob("y")
+    assert np.array_equal(np.isnan(found), np.isnan(expected)) and np.isnan(found[3]).all()
+    there = ~np.isnan(expected)
+    assert np.allclose(found[there], expected[there], rtol=2**-8 if compute == "bf16" else 1e-6, atol=1e-30)
 
 
 NEURONS = [

@@ -97,6 +97,7 @@ class Record:
         if native is not None:
             functions, operations = machine(threads), (Operation * len(self.operations))(*self.operations)
             arguments = (ctypes.byref(functions), operations, ctypes.c_int64(len(operations)))
+            native.nacre_prepare(*arguments)
 
             def run() -> None:
                 if failed := native.nacre_run(*arguments):

@@ -12,8 +12,9 @@ enum { ALONE = 1 << 15 }; /* numbers up to which one thread does the work: wakin
 
 struct operation {
     int64_t kind;
-    int64_t workers; /* threads that there is scratch memory for, or 0 if it needs none of its own for each */
-    union {          /* the operands of the kind, which native.py puts here */
+    int64_t workers;  /* threads that there is scratch memory for, or 0 if it needs none of its own for each */
+    int64_t together; /* how many operations run together from here on, or 0: see threads.c */
+    union {           /* the operands of the kind, which native.py puts here */
         struct primitive primitive;
         struct shared shared;
         struct update update;
@@ -68,6 +69,15 @@ void share_rows(const struct machine *machine, const struct operation *op, work_
 
 /* The same for elements: few are done at once, and pieces begin at whole blocks of random numbers. */
 void share_elements(const struct machine *machine, const struct operation *op, work_t work, int64_t size);
+
+/* Runs an operation; returns 0, or another number if it fails or there is no code for it. */
+typedef int run_any_t(const struct machine *machine, const struct operation *op);
+
+/* Runs operations that only share out their work, one after the other, on threads that are woken once. */
+void run_together(const struct machine *machine, const struct operation *ops, int64_t count, run_any_t *run);
+
+/* How often such an operation shares out work, without doing it. */
+int64_t count_shares(const struct machine *machine, const struct operation *op, run_any_t *run);
 
 /* Whether the largest share of so many pieces is a smaller part of them than it would be of `others`. */
 int more_alike(const struct machine *machine, const struct operation *op, int64_t pieces, int64_t others);

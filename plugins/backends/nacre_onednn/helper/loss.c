@@ -2,8 +2,7 @@
  * out the rows, whose logarithms are added up in their order.
  */
 
-#include "functions.h"
-#include "narrow.h"
+#include "softmax.h"
 
 enum { IGNORED = -1, WRONG = -2 };
 
@@ -19,15 +18,6 @@ static int64_t label_of(const struct loss *l, int64_t row) {
     }
     if (l->ignores && label == (double)l->ignored) return IGNORED;
     return label >= 0 && label < (double)l->classes && label == floor(label) ? (int64_t)label : WRONG;
-}
-
-INLINE float largest_of(const void *x, int64_t start, int64_t count, const int narrow) {
-    float most = get(x, start, narrow);
-    for (int64_t c = 1; c < count; c++) {
-        float score = get(x, start + c, narrow);
-        most = score > most || score != score ? score : most;
-    }
-    return most;
 }
 
 /* What a row's label asks of its classes: a number of its own class, and one of every class, times the class's weight. */
@@ -64,8 +54,7 @@ INLINE double of_every(const struct wanted *w, const void *x, int64_t start, int
 INLINE void loss_row(const struct loss *l, int64_t row, const int narrow) {
     int64_t classes = l->classes, start = row * classes;
     float *p = l->probabilities + start, most = largest_of(l->x, start, classes, narrow);
-    for (int64_t at = 0; at < classes; at++) p[at] = exponential(get(l->x, start + at, narrow) - most);
-    double sum = sum_in_float64(p, classes);
+    double sum = exponentials(l->x, start, classes, most, p, narrow);
     for (int64_t at = 0; at < classes; at++) p[at] = (float)(p[at] / sum);
     struct wanted w = wanted_of(l, row);
     double log_sum = log(sum);

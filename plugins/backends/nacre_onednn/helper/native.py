@@ -60,9 +60,12 @@ class Operands(ctypes.Union):
 
 
 class Operation(ctypes.Structure):
-    """What the helper does next; `workers` is the number of threads that there is scratch memory for, or 0."""
+    """What the helper does next; `workers` is the number of threads that there is scratch memory for, or 0.
 
-    _fields_ = (("kind", ctypes.c_int64), ("workers", ctypes.c_int64), ("operands", Operands))
+    `together` is the helper's own.
+    """
+
+    _fields_ = (*((name, ctypes.c_int64) for name in ("kind", "workers", "together")), ("operands", Operands))
 
 
 def operands_of(kind: str) -> str:
@@ -94,6 +97,7 @@ def helper() -> Any:
         found = ctypes.CDLL(str(FOLDER / "_helper.so"))
         for function in (found.nacre_helper_version, found.nacre_run, found.nacre_use):
             function.restype = ctypes.c_int64
+        found.nacre_prepare.restype = None
     except (OSError, AttributeError):
         return None
     if found.nacre_helper_version() != VERSION:

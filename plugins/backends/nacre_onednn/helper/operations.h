@@ -43,6 +43,7 @@ struct machine {
     parallel_t *parallel;  /* GOMP_parallel, or NULL */
     count_t *thread;       /* omp_get_thread_num */
     count_t *team;         /* omp_get_num_threads */
+    void *together;        /* while several operations run together: see threads.c */
     int64_t threads;
 };
 

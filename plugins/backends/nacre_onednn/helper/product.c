@@ -23,7 +23,7 @@ void run_product(const struct machine *machine, const struct operation *op) {
     const int64_t even = pieces_of(o->tiles, threads) * threads;
     if (2 * o->rows >= even * height) o->tiles = even; /* as many for each thread, if they are half as high at least */
     o->by_columns = more_alike(machine, op, blocks, o->tiles);
-    share_out(machine, &part, loops()->multiply, o->by_columns ? blocks : o->tiles, 1);
+    share_rows(machine, &part, loops()->multiply, o->by_columns ? blocks : o->tiles, o->rows * o->inner * o->columns);
 }
 
 #endif

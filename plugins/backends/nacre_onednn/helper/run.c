@@ -7,7 +7,6 @@
 
 #include "helper.h"
 
-/* Runs an operation; returns 0, or another number if it fails or there is no code for it. */
 static int run(const struct machine *machine, const struct operation *op) {
     switch (op->kind) {
     case PRIMITIVE: {
@@ -71,10 +70,70 @@ static int run(const struct machine *machine, const struct operation *op) {
     }
 }
 
+/* Whether an operation does nothing but share out work, and cannot fail. */
+static int only_shares(const struct operation *op) {
+    switch (op->kind) {
+    case DROPOUT:
+    case DROPOUT_GRADIENT:
+    case RECTIFY:
+    case GATE:
+    case ADD:
+    case SOFTMAX:
+    case SOFTMAX_GRADIENT:
+    case POOLING:
+    case POOLING_GRADIENT:
+    case LRN:
+    case LRN_GRADIENT:
+    case CHAIN:
+    case CHAIN_GRADIENT:
+    case LOOK_UP:
+    case COLUMNS:
+    case COLUMNS_SUM:
+    case NORM: return 1;
+#if defined(__x86_64__)
+    case PACK:
+    case DIRECT:
+    case DIRECT_WEIGHTS:
+    case DIRECT_FILTERS:
+    case PRODUCT:
+    case DEPTHWISE:
+    case PRODUCT_PANELS:
+    case WINOGRAD:
+    case WINOGRAD_WEIGHTS:
+    case WINOGRAD_FILTERS:
+    case SMALL_BATCH:
+    case SMALL_BATCH_DATA:
+    case SMALL_BATCH_WEIGHTS: return 1;
+#endif
+    default: return 0;
+    }
+}
+
+/* Notes which operations run together: those in a row that only share out work, from the first that does so to the last. */
+EXPORT void nacre_prepare(const struct machine *machine, struct operation *ops, int64_t count) {
+    for (int64_t begin = 0, next; begin < count; begin = next) {
+        int64_t first = -1, last = -1, shares = 0;
+        ops[begin].together = 0;
+        for (next = begin; next < count && only_shares(ops + next); next++) {
+            int64_t more = count_shares(machine, ops + next, run);
+            ops[next].together = 0, shares += more;
+            if (more) first = first < 0 ? next : first, last = next;
+        }
+        if (shares > 1) ops[first].together = last + 1 - first;
+        next += next == begin;
+    }
+}
+
 /* Runs operations in order; returns the number of the first that fails, counted from 1, or 0. */
 EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *ops, int64_t count) {
-    for (int64_t number = 0; number < count; number++)
-        if (run(machine, ops + number)) return number + 1;
+    for (int64_t number = 0; number < count;) {
+        int64_t together = ops[number].together;
+        if (together)
+            run_together(machine, ops + number, together, run);
+        else if (run(machine, ops + number))
+            return number + 1;
+        number += larger(together, 1);
+    }
     return 0;
 }
 

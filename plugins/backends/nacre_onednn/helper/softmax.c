@@ -2,25 +2,34 @@
  * oneDNN's code loses it.
  */
 
-#include <math.h>
+#include "softmax.h"
 
-#include "narrow.h"
+enum { SOME = 256 }; /* classes at a time in bf16, which has no room for exponentials */
 
-/* Probabilities of scores. Pieces are images. */
-INLINE void softmax_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const void *x = op->softmax.x;
-    int64_t classes = op->softmax.classes, narrow = op->softmax.narrow;
-    (void)worker;
-    for (int64_t at = start * classes; at < stop * classes; at += classes) {
-        float largest = get(x, at, narrow), sum = 0;
-        for (int64_t c = at + 1; c < at + classes; c++) {
-            float score = get(x, c, narrow);
-            largest = score > largest || score != score ? score : largest;
-        }
-        for (int64_t c = at; c < at + classes; c++) sum += expf(get(x, c, narrow) - largest);
-        for (int64_t c = at; c < at + classes; c++)
-            put(op->softmax.y, c, expf(get(x, c, narrow) - largest) / sum, narrow);
+/* Probabilities of a row. */
+INLINE void softmax_row(const struct softmax *s, int64_t start, const int narrow) {
+    const float most = largest_of(s->x, start, s->classes, narrow);
+    float some[SOME], *y = narrow ? some : (float *)s->y + start;
+    const int64_t size = narrow ? SOME : s->classes;
+    double sum = 0;
+    for (int64_t at = 0; at < s->classes; at += size)
+        sum += exponentials(s->x, start + at, smaller(size, s->classes - at), most, y, narrow);
+    for (int64_t at = 0; at < s->classes; at += size) {
+        const int64_t count = smaller(size, s->classes - at);
+        if (size < s->classes) exponentials(s->x, start + at, count, most, y, narrow);
+        for (int64_t c = 0; c < count; c++) put(s->y, start + at + c, (float)(y[c] / sum), narrow);
     }
+}
+
+/* Pieces are images. */
+INLINE void softmax_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    const struct softmax *s = &op->softmax;
+    (void)worker;
+    for (int64_t row = start; row < stop; row++)
+        if (s->narrow)
+            softmax_row(s, row * s->classes, 1);
+        else
+            softmax_row(s, row * s->classes, 0);
 }
 
 /* dx = y (dy - the sum of dy y). Pieces are images. */
