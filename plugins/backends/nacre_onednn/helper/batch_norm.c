@@ -105,7 +105,7 @@ struct batch {
 static struct batch batch(const struct batch_norm *o) {
     struct batch b = {
         .images = o->images, .parts = o->parts, .pixels = o->pixels, .width = o->width, .groups = o->groups,
-        .channels = o->parts * o->width, .chunks = (o->width + LANES - 1) / LANES,
+        .channels = o->parts * o->width, .chunks = pieces_of(o->width, LANES),
         .relu = o->relu, .follows = o->follows, .narrow = o->narrow,
         .x = o->x, .dy = o->dy, .other = o->other, .scale = o->scale, .bias = o->bias, .y = o->y, .dx = o->dx,
         .running_mean = o->running_mean, .running_variance = o->running_variance, .dscale = o->dscale, .dbias = o->dbias,
@@ -113,7 +113,7 @@ static struct batch batch(const struct batch_norm *o) {
     b.mean = o->kept, b.inverse = b.mean + b.channels;
     b.centre = (float *)(b.inverse + b.channels), b.factor = b.centre + b.channels, b.shift = b.factor + b.channels;
     b.of_dy = o->scratch, b.of_x = b.of_dy + b.channels, b.constant = b.of_x + b.channels;
-    b.parts_of_sums = (char *)o->scratch + (3 * b.channels * (int64_t)sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    b.parts_of_sums = (char *)o->scratch + pieces_of(3 * b.channels * (int64_t)sizeof(float), ALIGNMENT) * ALIGNMENT;
     return b;
 }
 

@@ -33,13 +33,13 @@ void run_direct_filters(const struct machine *machine, const struct operation *o
 }
 
 void run_direct(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, loops()->convolve, blocks_of(op->direct.images, loops()->lanes), 1);
+    share_out(machine, op, loops()->convolve, pieces_of(op->direct.images, loops()->lanes), 1);
 }
 
 void run_direct_weights(const struct machine *machine, const struct operation *op) {
     const struct direct *d = &op->direct;
-    share_out(machine, op, loops()->read_both, blocks_of(d->images, loops()->lanes), 1);
-    share_out(machine, op, loops()->convolve_weights, (d->filters + loops()->side - 1) / loops()->side * d->rows, 1);
+    share_out(machine, op, loops()->read_both, pieces_of(d->images, loops()->lanes), 1);
+    share_out(machine, op, loops()->convolve_weights, pieces_of(d->filters, loops()->side) * d->rows, 1);
 }
 
 #endif

@@ -32,8 +32,6 @@ static inline struct convolution convolution(const struct direct *d) {
     return c;
 }
 
-static inline int64_t blocks_of(int64_t images, int64_t lanes) { return (images + lanes - 1) / lanes; }
-
 /* The loops for one kind of instructions. */
 struct direct_loops {
     int64_t lanes; /* images in a register */

@@ -83,8 +83,8 @@ ON static void convolve(const struct operation *op, int64_t start, int64_t stop,
             int64_t end = larger(there, above + skip + rows); /* read when they are needed: they are in the cache then */
             read_rows(&c, d->x, block, there, end, x);
             there = end;
-            for (int64_t f = 0, tiles = (c.filters + HIGH - 1) / HIGH; f < c.filters; tiles--) {
-                int64_t filters = (c.filters - f + tiles - 1) / tiles;
+            for (int64_t f = 0, tiles = pieces_of(c.filters, HIGH); f < c.filters; tiles--) {
+                int64_t filters = pieces_of(c.filters - f, tiles);
                 for (int64_t j = 0; j < c.out.width; j += PIXELS) {
                     int64_t pixels = smaller(PIXELS, c.out.width - j), left = j * c.right - c.beside;
                     int64_t from = larger(0, -left - (pixels - 1) * c.right), to = smaller(c.columns, c.in.width - left);
@@ -135,7 +135,7 @@ ON static void any_side(const struct convolution *c, const float *x, const float
  * Pieces are blocks of images here, ... */
 ON static void read_both(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     struct convolution c = convolution(&op->direct);
-    float *x = op->direct.scratch, *dy = x + blocks_of(c.in.count, WIDTH) * c.x * WIDTH;
+    float *x = op->direct.scratch, *dy = x + pieces_of(c.in.count, WIDTH) * c.x * WIDTH;
     (void)worker;
     for (int64_t block = start; block < stop; block++) {
         read_rows(&c, op->direct.x, block, 0, c.in.height, x + block * c.x * WIDTH);
@@ -147,7 +147,7 @@ ON static void read_both(const struct operation *op, int64_t start, int64_t stop
 /* ... and rows of as many filters here. */
 ON static void convolve_weights(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     struct convolution c = convolution(&op->direct);
-    int64_t blocks = blocks_of(c.in.count, WIDTH);
+    int64_t blocks = pieces_of(c.in.count, WIDTH);
     const float *x = op->direct.scratch, *dy = x + blocks * c.x * WIDTH;
     float *sums = op->direct.scratch + (blocks * (c.x + c.y) + worker * SIDE * c.run) * WIDTH;
     float *dw = op->direct.dw, *db = op->direct.db;

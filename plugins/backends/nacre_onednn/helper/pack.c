@@ -17,7 +17,7 @@ struct strip { /* 16 rows of it, or fewer at the end */
 /* `deep`: rows of a tile when it is turned. */
 static struct strip strip(const struct operation *op, int64_t number, int64_t deep) {
     const struct pack *p = &op->pack;
-    int64_t row = number * LANES, columns = p->columns, block = p->block, tiles = (columns + LANES - 1) / LANES;
+    int64_t row = number * LANES, columns = p->columns, block = p->block, tiles = pieces_of(columns, LANES);
     return (struct strip){
         .from = p->matrix + row * columns,
         .to = (uint32_t *)p->packed + row / block * tiles * deep * block + row % block,
@@ -68,7 +68,7 @@ ON_BF16 static void pack_narrow(const struct operation *op, int64_t start, int64
 
 void run_pack(const struct machine *machine, const struct operation *op) {
     const struct pack *p = &op->pack;
-    int64_t padded = (p->rows + p->block - 1) / p->block * p->block;
+    int64_t padded = pieces_of(p->rows, p->block) * p->block;
     share_out(machine, op, p->narrow ? pack_narrow : pack, padded / LANES, 1);
 }
 

@@ -99,7 +99,7 @@ VERSIONS(pair_slopes)
 
 /* Shares out pieces of so many numbers; returns how many there are. */
 static int64_t share_pieces(const struct machine *machine, const struct operation *op, work_t work, int64_t size) {
-    int64_t pieces = (size + PAIR_PIECE - 1) / PAIR_PIECE;
+    int64_t pieces = pieces_of(size, PAIR_PIECE);
     share_rows(machine, op, work, pieces, op->pair_loss.function == CROSS_ENTROPY ? EXPENSIVE * size : size);
     return pieces;
 }

@@ -1,7 +1,8 @@
 /* Products of matrices of float32, after Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008:
  * the columns of one matrix lie in panels, as wide as two registers, which PRODUCT_PANELS makes; of the other some tiles of
- * rows at a time, and some of the numbers that are added up, are copied so that they stay in a core's caches. Panels come from memory where a net has more weights than a cache holds, so
- * the next ones are fetched while some are multiplied: with few rows, processors do not do so in time. Needs AVX2.
+ * rows at a time, and some of the numbers that are added up, are copied so that they stay in a core's caches. Panels come from
+ * memory where a net has more weights than a cache holds, so the next ones are fetched while some are multiplied: with few
+ * rows, processors do not do so in time. Needs AVX2.
  */
 
 #include "product.h"

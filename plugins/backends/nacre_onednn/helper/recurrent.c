@@ -35,7 +35,7 @@ static void piece(void *data) {
 
 static const struct recurrent_loops *loops(void) { return instructions == AVX512 ? &recurrent_on_avx512 : &recurrent_on_avx2; }
 
-static int64_t panels_of(int64_t hidden) { return (hidden + loops()->panel - 1) / loops()->panel; }
+static int64_t panels_of(int64_t hidden) { return pieces_of(hidden, loops()->panel); }
 
 static void run_steps(const struct machine *machine, const struct operation *op, steps_t *steps) {
     struct work work = {machine, op, steps, panels_of(op->recurrent.hidden), {0}};

@@ -38,8 +38,8 @@ struct share {
     int64_t worker, workers, count, top, bottom, first, last;
 };
 
-static inline int64_t padded(int64_t units) { return (units + UNITS - 1) / UNITS * UNITS; }
-static inline int64_t paired(int64_t length, int64_t step) { return (length + step - 1) / step * step; }
+static inline int64_t padded(int64_t units) { return pieces_of(units, UNITS) * UNITS; }
+static inline int64_t paired(int64_t length, int64_t step) { return pieces_of(length, step) * step; }
 
 /* Rows of sequence n at a step, in the order in which steps are taken. */
 static inline int64_t row_of(const struct recurrent *o, int64_t n, int64_t step) {

@@ -206,7 +206,7 @@ ON_STEPS static void NAME(one_step)(const struct recurrent *o, const struct NAME
 ON_STEPS static void NAME(forward)(const struct operation *op, struct share s, struct team *team) {
     const struct recurrent *o = &op->recurrent;
     const int64_t hidden = o->hidden, images = o->images, width = padded(hidden);
-    const int64_t panels = (hidden + PANEL - 1) / PANEL, start = s.first * PANEL, stop = smaller(s.last * PANEL, hidden);
+    const int64_t panels = pieces_of(hidden, PANEL), start = s.first * PANEL, stop = smaller(s.last * PANEL, hidden);
     number *states[2] = {o->scratch, (number *)o->scratch + images * width};
     float *cell = (float *)(states[1] + images * width);
     number *gone = (number *)(cell + images * width) + s.worker * width; /* the last state, which no step reads */

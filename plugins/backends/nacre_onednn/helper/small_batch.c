@@ -24,8 +24,8 @@ static struct sizes product(const struct small_batch *b) {
     const int64_t size = b->narrow ? 2 : 4, step = LINE / size;
     return (struct sizes){
         .images = b->images, .outputs = b->outputs, .features = b->features,
-        .padded = (b->images + EIGHT - 1) / EIGHT * EIGHT, .size = size, .lines = (b->features + step - 1) / step,
-        .tops = b->narrow ? (b->outputs + 1) / 2 : b->outputs, .blocks = (b->features + BLOCK - 1) / BLOCK,
+        .padded = pieces_of(b->images, EIGHT) * EIGHT, .size = size, .lines = pieces_of(b->features, step),
+        .tops = b->narrow ? pieces_of(b->outputs, 2) : b->outputs, .blocks = pieces_of(b->features, BLOCK),
     };
 }
 
@@ -178,7 +178,7 @@ INLINE_BF16 void data(const struct operation *op, int64_t start, int64_t stop, i
     struct sizes s = product(&op->small_batch);
     (void)worker;
     const uint32_t *tops = op->small_batch.scratch;
-    float *sums = (float *)op->small_batch.scratch + (s.tops * s.padded + LANES - 1) / LANES * LANES;
+    float *sums = (float *)op->small_batch.scratch + pieces_of(s.tops * s.padded, LANES) * LANES;
     int64_t chunk = FAST / (int64_t)sizeof(float) / BLOCK / s.padded, deep = narrow ? NARROW_ROWS : WIDE_ROWS;
     for (int64_t begin = start; begin < stop; begin += chunk) {
         int64_t end = smaller(begin + chunk, stop);
@@ -258,7 +258,7 @@ IN_BOTH(data)
 void run_small_batch(const struct machine *machine, const struct operation *op) {
     struct sizes s = product(&op->small_batch);
     share_rows(machine, op, op->small_batch.narrow ? narrow_lay_images : wide_lay_images, s.lines, s.padded * s.features);
-    share_rows(machine, op, op->small_batch.narrow ? narrow_forward : wide_forward, (s.outputs + 1) / 2, s.outputs * s.features);
+    share_rows(machine, op, op->small_batch.narrow ? narrow_forward : wide_forward, pieces_of(s.outputs, 2), s.outputs * s.features);
 }
 
 void run_small_batch_data(const struct machine *machine, const struct operation *op) {
@@ -268,7 +268,7 @@ void run_small_batch_data(const struct machine *machine, const struct operation 
 }
 
 void run_small_batch_weights(const struct machine *machine, const struct operation *op) {
-    share_rows(machine, op, weights, (op->small_batch.outputs + ROWS - 1) / ROWS, op->small_batch.outputs * op->small_batch.features);
+    share_rows(machine, op, weights, pieces_of(op->small_batch.outputs, ROWS), op->small_batch.outputs * op->small_batch.features);
 }
 
 #endif

@@ -59,15 +59,15 @@ static inline struct convolution convolution(const struct winograd *o, int64_t l
         .out = images(o->filters, o->groups, o->out_deep, o->out_height, o->out_width, o->y_blocked, lanes),
     };
     w.in.before = o->before, w.in.above = o->above, w.in.beside = o->beside, w.in.step = o->x_step, w.out.step = o->y_step;
-    int64_t rows = (o->out_height + o->y_step - 1) / o->y_step, columns = (o->out_width + o->y_step - 1) / o->y_step;
-    w.down = (rows + w.rows - 1) / w.rows, w.across = (columns + w.columns - 1) / w.columns;
+    int64_t rows = pieces_of(o->out_height, o->y_step), columns = pieces_of(o->out_width, o->y_step);
+    w.down = pieces_of(rows, w.rows), w.across = pieces_of(columns, w.columns);
     w.tiles = o->images * o->out_deep * w.down * w.across;
     return w;
 }
 
 /* The first row or column of y that belongs to a phase, and in *above how far before x its first tile is. */
 static inline int64_t first_of(int64_t number, int64_t pad, int64_t step, int64_t side, int64_t *above) {
-    int64_t outside = pad > number ? (pad - number + step - 1) / step : 0; /* rows of the phase before y */
+    int64_t outside = pad > number ? pieces_of(pad - number, step) : 0; /* rows of the phase before y */
     *above = side - 1 - outside;
     return step * outside + number - pad;
 }
@@ -78,7 +78,7 @@ static inline void turn_to(struct convolution *w, const struct winograd *o, int6
 }
 
 /* How many pieces the tiles of a phase are. */
-static inline int64_t pieces(const struct convolution *w) { return (w->tiles + w->room - 1) / w->room; }
+static inline int64_t pieces(const struct convolution *w) { return pieces_of(w->tiles, w->room); }
 
 /* What the gradient of the filters needs: what `room` tiles of x and of dy become, (cells, tiles, channels or filters), of dy
  * with a cell more, the sums of their products, (cells, filters, channels), and of dy. */

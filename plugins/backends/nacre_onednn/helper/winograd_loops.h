@@ -385,7 +385,7 @@ INLINE_ON void add_products(const struct operation *op, int64_t start, int64_t s
         const float *u = s.u + cell * s.plane_of_u, *e = s.e + cell * s.plane_of_e + filter;
         float *products = s.products + cell * s.plane + filter * w.channels;
         for (int64_t part = 0, left = w.channels / WIDTH; left;) {
-            int64_t parts = (left + (left + 2) / 3 - 1) / ((left + 2) / 3); /* threes, but no ones if it can be */
+            int64_t parts = pieces_of(left, pieces_of(left, 3)); /* threes, but no ones if it can be */
             const float *x = u + part * WIDTH;
             float *to = products + part * WIDTH;
             switch (parts) {
