@@ -58,7 +58,8 @@ PATIENCE = 60  # seconds in which what is waited for has happened long ago
 
 def readers_of(parent: int) -> set[int]:
     """Return the processes that read for a process."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+    command = ["ps", "-wweo", "pid=,ppid=,stat=,args="]  # of any width
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 3) for line in listed.splitlines()]
     return {
         int(row[0]) for row in rows if int(row[1]) == parent and "Z" not in row[2] and "nacre_data.reader" in row[3]
