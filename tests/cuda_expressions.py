@@ -72,7 +72,10 @@ EXPRESSIONS: dict[str, list[str]] = {
         ),
         *(f"batch_norm_{one}<{wide}>" for one in ("follow", "total") for wide in KINDS[:2]),
     ],
-    "bias": [*(f"bias_parts<{kind}>" for kind in KINDS), *(f"bias_total<{wide}>" for wide in KINDS[:2])],
+    "bias": [
+        *(f"bias_{what}<{kind}>" for what in ("add", "parts") for kind in KINDS),
+        *(f"bias_total<{wide}>" for wide in KINDS[:2]),
+    ],
     "embedding": [
         *(f"embedding_{what}<{kind}>" for what in ("forward", "parts", "total") for kind in KINDS),
         *("embedding_sort", "embedding_merge"),

@@ -27,7 +27,7 @@ from nacre_cupy import library
 from nacre_cupy.convolutions import Convolution, graph_of
 from nacre_cupy.dnn import CALLS, Dnn
 from nacre_cupy.kernels import blobs
-from nacre_cupy.kernels.bias import BiasGradient
+from nacre_cupy.kernels.bias import BiasGradient, add_bias
 from nacre_cupy.kernels.launch import source
 from nacre_cupy.plans import TENSORS, build
 from nacre_solvers import SGD
@@ -141,6 +141,61 @@ def test_what_cudnn_has_no_plan_for_is_computed_by_products(backend: Any, fronte
     frontend.lacks.add(way)
     check(computed(backend, maps(), turns=3), computed("numpy", maps(), turns=3))
     assert {one for one, *_ in frontend.ran} == {"forward", "data", "weight"} - {way}
+
+
+FILTERS: list[tuple[type[nacre.Layer], tuple[int, ...], dict[str, Any]]] = [
+    (L.Convolution, (3, 11), {"kernel": 3, "stride": 2, "pad": 1}),
+    (L.Convolution, (1, 9), {"kernel": 2, "dilation": 3, "neuron": "Identity"}),
+    (L.Convolution, (4, 5, 6, 4), {"kernel": (2, 3, 1), "stride": (1, 2, 1), "pad": 1, "n_group": 2}),
+    (L.Deconvolution, (8, 5), {"kernel": 3, "stride": 2}),
+    (L.Deconvolution, (3, 4, 5), {"kernel": 4, "stride": 2, "pad": 1, "extra": (1, 0)}),
+    (L.Deconvolution, (8, 5, 5), {"kernel": 3, "pad": 1, "neuron": "Identity", "bias": False}),  # as large as before
+    (L.Deconvolution, (6, 1, 1), {"kernel": (4, 3), "n_group": 2, "neuron": "Identity"}),
+    (L.Deconvolution, (4, 2, 3, 2), {"kernel": 2, "stride": (1, 2, 2), "bias": False}),
+]
+each_filter = pytest.mark.parametrize(
+    ("layer", "shape", "fields"), FILTERS, ids=[f"{one.__name__} {shape}" for one, shape, _ in FILTERS]
+)
+
+
+def slid(backend: Any, layer: type[nacre.Layer], shape: tuple[int, ...], fields: Any, **options: Any) -> list[Any]:
+    """Return a top of a layer with filters, and gradients, after some passes."""
+    x = nacre.Input(shape, name="x", batch_size=3)
+    y = layer(**{"n_filter": 8, "neuron": "ReLU", "bias_init": 0.1, "name": "y", **fields})(x)
+    ends = [L.SumLoss()(L.Power(power=2)(y))]
+    with Net("slid", ends, backend=backend, input_gradients=["x"], keep=["y"], seed=1, **options) as net:
+        for turn in range(3):
+            net.write("x", np.random.default_rng(turn).normal(size=(3, *shape)))
+            net.forward()
+            net.backward()
+        gradients = [handle.gradient for handle in net.parameters.values()]
+        return [net.blob("y"), net.gradient("x"), *gradients]
+
+
+@each_filter
+def test_filters_over_any_axes_and_back(backend: Any, layer: Any, shape: tuple[int, ...], fields: Any) -> None:
+    wanted = slid("numpy", layer, shape, fields)
+    check(slid(backend, layer, shape, fields), wanted)
+    for one, other in zip(slid(backend, layer, shape, fields, compute="bf16"), wanted, strict=True):
+        assert np.linalg.norm(one - other) < 0.02 * np.linalg.norm(other)
+
+
+@each_filter
+def test_they_are_computed_by_cudnn_or_by_products(
+    backend: Any, frontend: Any, layer: Any, shape: tuple[int, ...], fields: Any
+) -> None:
+    ways = {"forward", "data", "weight"}
+    for lacking in ({"forward"}, {"data"}, {"weight"}, set[str]()):
+        frontend.ran.clear()
+        frontend.lacks.clear()
+        frontend.lacks |= lacking
+        backend.dnn._made.clear()
+        for compute in (None, "bf16"):
+            close = 0.02 if compute else 1e-5
+            found = slid(backend, layer, shape, fields, compute=compute)
+            for one, other in zip(found, slid("numpy", layer, shape, fields), strict=True):
+                assert np.linalg.norm(one - other) < close * np.linalg.norm(other)
+        assert {way for way, *_ in frontend.ran} == ways - lacking
 
 
 def test_plans_are_deterministic_and_exact_where_that_is_asked_for(
@@ -582,6 +637,22 @@ def test_gradients_of_a_bias_and_below_a_relu(cupy: Any, backend: Any, kind: str
             below.fill(0)
             sums.enqueue(given, None, above, below)
             np.testing.assert_array_equal(read(below), wanted)
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bias_is_added(cupy: Any, backend: Any, kind: str, *, relu: bool) -> None:
+    for rows, channels in [(1, 1), (3, 5), (700, 8), (5000, 3), (40, 257), (33, 264), (0, 4)]:
+        random = np.random.default_rng(rows)
+        before, bias = random.normal(size=(rows, channels)).astype(np.float32), np.arange(channels, dtype=np.float32)
+        before[:1, 0] = np.nan  # which stays one
+        y = cupy.array(before if kind == "float32" else narrow(before))
+        given = read(y)
+        for added in (cupy.array(bias), None):
+            add_bias(backend, y, added, channels, relu=relu)
+            given = rounded(given + (0 if added is None else bias), kind)
+            given = np.maximum(given, 0) if relu else given
+            np.testing.assert_array_equal(read(y), given)
 
 
 @cupy_standin.only_standin

@@ -24,15 +24,17 @@ SHAPES: list[tuple[tuple[int, ...], int]] = [
     ((3, 1000), 1),
     ((1, 1), 1),
     ((2, 5, 7, 9), 1),  # a label for each pixel
+    ((2, 5, 3, 2, 4), 1),
     ((4, 6, 16), -1),  # and for each step
 ]
 
 
 def test_labels_that_lie_otherwise_are_declined() -> None:
-    """Floating labels of four axes have their channels last where the scores, of five, have not."""
-    layer, scores = loss(axis=2), Own((1, 2, 2, 1, 2), "float64")
-    assert SoftmaxLossKernel.supports(layer, [scores, Own((1, 2, 1, 2), "int64")]) is None
-    assert "in C order" in str(SoftmaxLossKernel.supports(layer, [scores, Own((1, 2, 1, 2), "float64")]))
+    """Floating labels of five axes have their channels last where the scores, of six, have not."""
+    layer, scores, shape = loss(axis=2), Own((1, 2, 2, 1, 2, 1), "float64"), (1, 2, 1, 2, 1)
+    assert SoftmaxLossKernel.supports(layer, [scores, Own(shape, "int64")]) is None
+    assert "in C order" in str(SoftmaxLossKernel.supports(layer, [scores, Own(shape, "float64")]))
+    assert "channels of images" in str(SoftmaxLossKernel.supports(layer, [Own((1, 2, 2, 1, 2), "float64")]))
 
 
 def loss(count: int = 2, **fields: Any) -> SoftmaxLossLayer:

@@ -202,13 +202,13 @@ class Graph:
             return
         norm = any(node[0] in NORMS for node in self.nodes)
         for one in self.tensors:
-            small = norm and one.dim and one.dim[0] == one.dim[2] == one.dim[3] == 1
+            small = norm and one.dim and one.dim[0] == prod(one.dim[2:]) == 1
             kind = (
                 data_type.BOOLEAN if norm and one.name in ("mask", "cmp_gt") else data_type.FLOAT if small else self.io
             )
             numbered = one.virtual or (one.uid >= 0 and one.dim and one.stride and one.kind == kind)
             assert numbered, f"tensor {one.name}: dim, stride, uid, or a type of its own"
-            assert one.virtual or len(one.dim) == len(one.stride) == 4
+            assert one.virtual or len(one.dim) == len(one.stride) == (4 if norm else len(self._roles()[0].dim))
         assert len({one.uid for one in self.tensors if not one.virtual}) == sum(not t.virtual for t in self.tensors)
         if norm:
             self._validate_norm()
@@ -222,7 +222,7 @@ class Graph:
         assert groups == int(groups) and weight.dim[0] % groups == 0, f"{mode}: no such groups"
         for kind, given, _, _ in behind:
             assert mode == "forward" and given[0] in (node[2] for node in self.nodes), "not a chain"
-            wanted = {"bias": [1, top.dim[1], 1, 1], "add": top.dim}.get(kind)
+            wanted = {"bias": [1, top.dim[1], *[1] * (len(top.dim) - 2)], "add": top.dim}.get(kind)
             assert wanted is None or given[1].dim == wanted, f"{kind}: the sizes do not fit"
 
     def _validate_norm(self):

@@ -15,6 +15,7 @@ BACKENDS = {"cupy": "nacre_cupy.backend:CupyBackend"}
 IN_CUDA = {
     "batch_norm:BatchNormKernel": ["BatchNorm"],
     "convolution:ConvolutionKernel": ["Convolution"],
+    "deconvolution:DeconvolutionKernel": ["Deconvolution"],
     "dropout:DropoutKernel": ["Dropout", "RandomMask"],
     "elementwise:ElementWiseKernel": ["ElementWise"],
     "elementwise:L1Kernel": ["regularizer/L1"],

@@ -21,6 +21,7 @@ from .functions import Functions
 from .graphs import MOST_SCALARS, DeviceScalars, Recording, in_order, scalars_of
 from .kernels import blobs as of_blobs
 from .kernels.dot import dot
+from .kernels.launch import is_image
 from .kernels.random import fill_uniform
 from .memory import Downloads, TooLarge, Uploads, bytes_of
 from .products import WORKSPACE, Products
@@ -181,7 +182,7 @@ class CupyBackend(Backend):
             rows, columns = (blob.shape[1], prod(blob.shape[2:])) if last else (1, blob.size)
             of_blobs.transpose(self, array, blob.memory, rows, columns)
         else:
-            self.xp.copyto(blob.memory, array.transpose(0, 2, 3, 1) if last else array)
+            self.xp.copyto(blob.memory, self.xp.moveaxis(array, 1, -1) if last else array)
 
     def unpack(self, blob: Own, array: Array) -> None:
         last = blob.layout != "plain"
@@ -189,7 +190,7 @@ class CupyBackend(Backend):
             rows, columns = (prod(blob.shape[2:]), blob.shape[1]) if last else (1, blob.size)
             of_blobs.transpose(self, blob.memory, array, rows, columns)
         else:
-            self.xp.copyto(array, blob.memory.transpose(0, 3, 1, 2) if last else blob.memory)
+            self.xp.copyto(array, self.xp.moveaxis(blob.memory, -1, 1) if last else blob.memory)
 
     def add(self, part: Own, total: Own, *, first: bool) -> None:
         if total.dtype == "bf16" and not first:
@@ -280,4 +281,4 @@ class CupyBackend(Backend):
 
 def _is_in_order(shape: tuple[int, ...]) -> bool:
     """Return whether blobs of a shape lie in C order: no images, or such that it is the same with the channels last."""
-    return len(shape) != 4 or shape[1] == 1 or shape[2:] == (1, 1)
+    return not is_image(shape) or shape[1] == 1 or prod(shape[2:]) == 1

@@ -1,9 +1,11 @@
-"""Convolutions as graphs of cuDNN: images lie with the channels last, filters as (filters, rows, columns, channels)."""
+"""Convolutions as graphs of cuDNN: images and filters lie with the channels last."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from nacre_layers.windows import WindowAxis
 
 from .plans import TENSORS, channels_last
 
@@ -16,37 +18,37 @@ DTYPES = ("float32", "tf32", "bf16")
 
 @dataclass(frozen=True)
 class Convolution:
-    """The sizes of a convolution of images with two axes; pairs are (rows, columns), `tail` is the padding behind."""
+    """The sizes of a convolution: numbers for each axis of the images, two or three; `tail` is the padding behind."""
 
     images: int
     channels: int
-    size: tuple[int, int]
+    size: tuple[int, ...]
     filters: int
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    pad: tuple[int, int]
-    tail: tuple[int, int]
-    dilation: tuple[int, int]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad: tuple[int, ...]
+    tail: tuple[int, ...]
+    dilation: tuple[int, ...]
     groups: int
 
     @classmethod
     def of(cls, geometry: Any, groups: int) -> Convolution:
-        """Return the sizes of a `Geometry` of nacre_layers with two axes."""
+        """Return the sizes of a `Geometry` of nacre_layers; images with one axis are rows of images with two."""
+        axes = [WindowAxis(1, 1), *geometry.axes][-max(len(geometry.axes), 2) :]
 
-        def pair(name: str) -> tuple[int, int]:
-            down, across = geometry.axes
-            return getattr(down, name), getattr(across, name)
+        def along(name: str) -> tuple[int, ...]:
+            return tuple(getattr(axis, name) for axis in axes)
 
         return cls(
             images=geometry.images,
             channels=geometry.channels,
-            size=pair("length"),
+            size=along("length"),
             filters=geometry.filters,
-            kernel=pair("kernel"),
-            stride=pair("stride"),
-            pad=pair("pad"),
-            tail=pair("tail"),
-            dilation=pair("dilation"),
+            kernel=along("kernel"),
+            stride=along("stride"),
+            pad=along("pad"),
+            tail=along("tail"),
+            dilation=along("dilation"),
             groups=groups,
         )
 
@@ -101,7 +103,7 @@ def graph_of(
     if way == "forward":
         made = graph.conv_fprop(image=tensor("x", one.x), weight=tensor("w", one.w), **windows)
         if bias:
-            made = graph.bias(input=made, bias=tensor("bias", (1, one.filters, 1, 1)))
+            made = graph.bias(input=made, bias=tensor("bias", (1, one.filters, *[1] * len(one.size))))
         if add:
             made = graph.add(a=made, b=tensor("other", one.y))
         if relu:

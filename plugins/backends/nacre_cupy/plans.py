@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from nacre import NacreError
@@ -46,9 +47,10 @@ class Plan:
 
 
 def channels_last(shape: Sequence[int]) -> list[int]:
-    """Return the distances of neighbours along (images, channels, rows, columns) where the channels lie last."""
-    _, channels, rows, columns = shape
-    return [channels * rows * columns, 1, channels * columns, channels]
+    """Return the distances of neighbours along (images, channels, ...) where the channels lie last."""
+    _, channels, *size = shape
+    ahead = [channels * prod(size[axis + 1 :]) for axis in range(len(size))]
+    return [channels * prod(size), 1, *ahead]
 
 
 def plans(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from nacre import Array, LayerState, Neuron, Own, is_identity
 from nacre_layers.normalisation.batch_norm import BatchNormLayer, BatchNormState
 
 from ..normalisations import Normalisation, Way, graph_of
-from .launch import LANES, THREADS, TYPES, CudaKernel, function, memory
+from .launch import LANES, THREADS, TYPES, CudaKernel, function, is_image, memory
 
 MOST_PARTS = 128
 """Parts in which a channel is summed up, at most."""
@@ -35,7 +36,8 @@ class BatchNormKernel(CudaKernel, reads="inputs"):
             return "serves no use_batch"
         if layer.sync:
             return "serves the mean and variance of each rank: sync=False"
-        if len(inputs[0].shape) == 4 and layer.axis not in (1, -3):  # of images, which may have them last in memory
+        count = len(inputs[0].shape)
+        if is_image(inputs[0].shape) and layer.axis not in (1, 1 - count):  # which may lie last in memory
             return "serves the channels of images"
         return super().supports(layer, inputs)
 
@@ -183,10 +185,11 @@ class ByCudnn:
         dtype = "bf16" if view.compute == "bf16" else view.dtype
         if device.dnn is None or view.phase != "train" or dtype == "float64":
             return None
-        if len(x.shape) != 4 or device.layout_is_plain(x.shape, dtype):
+        if not is_image(x.shape) or device.layout_is_plain(x.shape, dtype):
             return None
         add, gives = len(kernel.inputs) > 1, len(kernel.diffs) > 1 and kernel.diffs[1] is not None
-        one = Normalisation(tuple(x.shape), add, kernel.relu)
+        images, channels, *size = x.shape
+        one = Normalisation((images, channels, prod(size[:-1]), size[-1]), add, kernel.relu)
         if add and not kernel.relu:
             return None  # cuDNN has no such plan
         wanted: dict[Way, Normalisation] = {"forward": one}

@@ -1,10 +1,33 @@
-// The gradient of a bias, and that below a ReLU behind it. Arrays are (rows, channels): images with the channels last. A
-// channel is summed up in parts, each by one block, in float64, and the warps of a block add up the parts: always in one
-// order.
+// A bias with a ReLU behind it, its gradient, and that below the ReLU. Arrays are (rows, channels): images with the
+// channels last. A channel is summed up in parts, each by one block, in float64, and the warps of a block add up the
+// parts: always in one order.
 
 #include "common.cuh"
 
 const u32 BLOCK = 256;
+
+template <int N, class T> __device__ inline void add_to_rows(T *y, const float *bias, i64 size, u32 channels, bool relu) {
+    const u32 first = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
+    const u32 groups = channels / N, step = threads % groups;
+    u32 group = first % groups;
+    for (i64 item = first; item * N < size; item += threads) {
+        Pack<T, N> pack = load<N>(y + item * N);
+        for (int n = 0; n < N; n++) {
+            const Wide<T> sum = widen(pack.at[n]) + (bias == nullptr ? 0 : bias[group * N + n]);
+            pack.at[n] = narrow<T>(relu ? larger(sum, Wide<T>(0)) : sum);
+        }
+        store<N>(y + item * N, pack);
+        group += step;
+        if (group >= groups) group -= groups;
+    }
+}
+
+// Adds the bias, if there is one, to each row of y.
+template <class T> __global__ void bias_add(T *y, const float *bias, i64 size, i64 channels, i64 relu) {
+    const int most = Lanes<T>::most;
+    if (channels % most == 0 && aligned(y)) add_to_rows<most>(y, bias, size, (u32)channels, relu != 0);
+    else add_to_rows<1>(y, bias, size, (u32)channels, relu != 0);
+}
 
 template <int N, class T>
 __device__ inline void gate_rows(const T *y, const T *dy, T *below, double *parts, u32 n_parts, i64 rows, u32 channels) {

@@ -1,4 +1,4 @@
-"""The gradient of a bias, and that below a ReLU behind it: see bias.cu."""
+"""A bias with a ReLU behind it, its gradient, and that below the ReLU: see bias.cu."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from typing import Any
 from nacre import Array
 
 from .blobs import kind_of
-from .launch import THREADS, function, launch
+from .launch import LANES, THREADS, function, launch
 
 MOST_PARTS = 128
 """Parts in which a channel is summed up, at most."""
 ROWS = 16
 """Numbers of a channel that a thread adds up, at least, before there is another part."""
+
+
+def add_bias(view: Any, y: Array, bias: Array | None, channels: int, *, relu: bool) -> None:
+    """Add a bias of float32, if there is one, to an array (rows, channels), and set to 0 what is below it (`relu`)."""
+    kind = kind_of(y)
+    items = -(-y.size // (LANES[kind] if channels % LANES[kind] == 0 else 1))
+    launch(view, "bias", f"bias_add<{kind}>", items, y, bias, y.size, channels, int(relu))
 
 
 class BiasGradient:

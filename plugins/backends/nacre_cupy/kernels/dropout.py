@@ -9,7 +9,7 @@ from nacre.random import name_key
 from nacre_layers.elementwise.dropout import DropoutState
 
 from .chain import Link, LinkedKernel
-from .launch import TYPES, scalars
+from .launch import TYPES, is_image, scalars
 from .random import signed
 
 
@@ -25,7 +25,7 @@ class DropoutKernel(LinkedKernel, reads=""):
         super().__init__(layer, backend, inputs, diffs)
         own = DropoutState(layer, backend, inputs, diffs)
         self.blobs, self.scale, self.acts = own.blobs, own.scale, own.acts
-        self.on_plain = self.acts and any(len(one.shape) == 4 for one in inputs)  # which may lie in another order
+        self.on_plain = self.acts and any(is_image(one.shape) for one in inputs)  # which may lie in another order
         self.intermediates = [backend.blob((-(-one.size // 8),), "uint8") for one in inputs if self.acts]
         self.random = backend.random(layer.name)
         self.keys = signed(backend.seed & (2**64 - 1)), signed(name_key(backend.full_name(layer.name)))

@@ -9,7 +9,7 @@ from nacre_layers.linear.embedding import REMEDY, EmbeddingLayer, EmbeddingState
 from nacre_layers.losses.classes import no_whole_number
 
 from .bias import BiasGradient
-from .launch import LANES, NUMBERS, THREADS, TYPES, CudaKernel, memory, scalars, too_large, unknown_numbers
+from .launch import LANES, NUMBERS, THREADS, TYPES, CudaKernel, is_image, memory, scalars, too_large, unknown_numbers
 
 TILE, PIECE = 1024, 32
 """Keys that a block sorts, and positions that a thread adds up, as in embedding.cu."""
@@ -37,7 +37,7 @@ class EmbeddingKernel(CudaKernel, reads=""):
         self.sizes, self.parameters, self.blobs = own.sizes, own.parameters, own.blobs
         self.intermediates = [backend.blob((size,), "int64") for size in self.sizes]
         # images may lie in another order
-        self.on_plain = any("float" in one.dtype for one in inputs) or any(len(one.shape) == 4 for one in self.blobs)
+        self.on_plain = any("float" in one.dtype for one in inputs) or any(is_image(one.shape) for one in self.blobs)
 
     def ready(self) -> None:
         self.known = scalars(self.backend)

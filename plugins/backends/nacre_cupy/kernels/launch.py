@@ -108,6 +108,11 @@ def not_floating(inputs: Sequence[Any]) -> str | None:
     return None
 
 
+def is_image(shape: Sequence[int]) -> bool:
+    """Return whether blobs of a shape may lie with their channels last: images with two axes, or with three."""
+    return len(shape) in (4, 5)
+
+
 def too_large(shapes: Sequence[Sequence[int]]) -> str | None:
     """Return why no kernel serves blobs of these shapes, or None."""
     return f"serves blobs of fewer than {MOST} numbers" if any(prod(shape) >= MOST for shape in shapes) else None

@@ -10,7 +10,7 @@ from nacre import Array, DataError, Own
 from nacre_layers.losses.classes import REMEDY, no_whole_number
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer, SoftmaxLossState
 
-from .launch import LANES, NUMBERS, TYPES, CudaKernel, function, scalars, unknown_numbers
+from .launch import LANES, NUMBERS, TYPES, CudaKernel, function, is_image, scalars, unknown_numbers
 
 MOST_THREADS = 1024
 """Threads of the one block that adds up the losses of all labels."""
@@ -30,9 +30,10 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs"):
     def supports(cls, layer: SoftmaxLossLayer, inputs: list[Any]) -> str | None:
         if reason := super().supports(layer, inputs[:1]):
             return reason
-        if len(inputs[0].shape) == 4 and layer.axis not in (1, -3):  # of images, which may have them last in memory
+        count = len(inputs[0].shape)
+        if is_image(inputs[0].shape) and layer.axis not in (1, 1 - count):  # which may lie last in memory
             return "serves classes along the channels of images"
-        if any(len(one.shape) == 4 and one.shape[1] > 1 and "float" in one.dtype for one in inputs[1:]):
+        if any(is_image(one.shape) and one.shape[1] > 1 and "float" in one.dtype for one in inputs[1:]):
             return "serves labels in C order: these may lie with their channels last"
         return unknown_numbers("labels", inputs[1:])
 

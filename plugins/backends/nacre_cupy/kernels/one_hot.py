@@ -8,7 +8,7 @@ from nacre import Array, Own
 from nacre_layers.losses.classes import no_whole_number
 from nacre_layers.shapes.one_hot import REMEDY, OneHotLayer, OneHotState
 
-from .launch import LANES, NUMBERS, TYPES, CudaKernel, scalars, too_large, unknown_numbers
+from .launch import LANES, NUMBERS, TYPES, CudaKernel, is_image, scalars, too_large, unknown_numbers
 
 
 class OneHotKernel(CudaKernel, reads=""):
@@ -25,7 +25,7 @@ class OneHotKernel(CudaKernel, reads=""):
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = OneHotState(layer, backend, inputs, diffs).blobs
         # images may lie in another order
-        self.on_plain = any("float" in one.dtype for one in inputs) or any(len(one.shape) == 4 for one in self.blobs)
+        self.on_plain = any("float" in one.dtype for one in inputs) or any(is_image(one.shape) for one in self.blobs)
 
     def ready(self) -> None:
         self.known = scalars(self.backend)

@@ -15,7 +15,7 @@ from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingState
 from nacre_layers.windows import WindowAxis
 
-from .launch import LANES, TYPES, CudaKernel, divisor, memory
+from .launch import LANES, TYPES, CudaKernel, divisor, is_image, memory
 
 DIVISORS = {"padded": 0, "kernel": 1, "image": 2}
 """Numbers of `Mean.divide_by` in pooling.cu."""
@@ -96,7 +96,7 @@ class PoolingKernel(CudaKernel):
             axes = cls.axes(layer, len(one.shape))
             if reason := unfit_axes(axes):
                 return reason
-            images = len(one.shape) == 4  # which may lie in another order than their masks
+            images = is_image(one.shape)  # which may lie in another order than their masks
             if _has_masks(layer) and images and len(axes) < 2:
                 return "makes masks of images if both of their axes are pooled"
         return None

@@ -81,7 +81,7 @@ class SourceKernel(SourceState, dtypes=("float32", "float64")):
 
     def _send(self, host: np.ndarray, blob: Own) -> None:
         if blob.layout == "channels last":
-            host = np.ascontiguousarray(host.transpose(0, 2, 3, 1))
+            host = np.ascontiguousarray(np.moveaxis(host, 1, -1))
         self.backend.backend.upload(host, blob.memory)
 
     # What its own state knows
@@ -147,7 +147,7 @@ class Resident:
 
     def __init__(self, view: Any, blob: Own, records: np.ndarray, numbers: Numbers) -> None:
         self.view, self.blob, self.numbers = view, blob, numbers
-        laid = records.transpose(0, 2, 3, 1) if blob.layout == "channels last" else records
+        laid = np.moveaxis(records, 1, -1) if blob.layout == "channels last" else records
         self.held = view.constant(np.ascontiguousarray(laid).reshape(len(laid), -1), blob.dtype)
 
     def run(self, batch: np.ndarray, records: np.ndarray, epochs: np.ndarray) -> None:
