@@ -80,6 +80,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         *(f"embedding_{what}<{kind}>" for what in ("forward", "parts", "total") for kind in KINDS),
         *("embedding_sort", "embedding_merge"),
     ],
+    "norm": [f"norm_{what}<{kind}>" for what in ("forward", "backward", "columns") for kind in KINDS],
     "one_hot": [f"one_hot<{kind}>" for kind in KINDS],
     "squares": [
         f"{name}<{kind}>" for name, kind in product(("square_images", "square_filters", "filters_of_squares"), NARROW)

@@ -21,6 +21,7 @@ from nacre_cupy.kernels.elementwise import ElementWiseKernel
 from nacre_cupy.kernels.embedding import EmbeddingKernel
 from nacre_cupy.kernels.loss import SoftmaxLossKernel
 from nacre_cupy.kernels.lrn import LRNKernel
+from nacre_cupy.kernels.norm import LayerNormKernel, RMSNormKernel
 from nacre_cupy.kernels.one_hot import OneHotKernel
 from nacre_cupy.kernels.pooling import ChannelPoolingKernel, PoolingKernel
 from nacre_cupy.kernels.recurrent import GRUKernel, LSTMKernel, RNNKernel
@@ -29,7 +30,9 @@ from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.linear.embedding import EmbeddingLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
+from nacre_layers.normalisation.layer_norm import LayerNormLayer
 from nacre_layers.normalisation.lrn import LRNLayer
+from nacre_layers.normalisation.rms_norm import RMSNormLayer
 from nacre_layers.pooling.channel_pooling import ChannelPoolingLayer
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.recurrent.gru import GRULayer
@@ -111,6 +114,30 @@ class TestBatchNormKernel(OnCupy):
         yield Example({"neuron": "ReLU", "bias": False}, [(4, 3, 4, 4)], label="ReLU")
         yield Example({"use_running": True, "neuron": "Tanh"}, [(5, 6)], label="running")
         yield Example({"use_batch": True}, [(5, 6)], label="declined")
+
+
+class TestLayerNormKernel(OnCupy):
+    layer = LayerNormLayer
+    kernel = LayerNormKernel
+
+    def examples(self):
+        yield Example({"axis": -1}, [(3, 5, 8)])
+        yield Example({"scale": False, "neuron": "ReLU"}, [(4, 7)], label="ReLU")
+        yield Example({"bias": False, "epsilon": 0.1}, [(3, 4, 6)], label="two axes")
+        yield Example({"axis": -1}, [(3, 2, 4, 5)], label="declined")
+
+    def strategy(self):
+        shape = st.tuples(st.integers(1, 5), st.integers(1, 9), st.sampled_from([5, 8, 33]))  # of two the gradient is 0
+        return st.builds(lambda axis, one: Example({"axis": axis}, [one]), st.sampled_from([1, -1]), shape)
+
+
+class TestRMSNormKernel(OnCupy):
+    layer = RMSNormLayer
+    kernel = RMSNormKernel
+
+    def examples(self):
+        yield Example({"axis": -1}, [(3, 5, 8)])
+        yield Example({"scale": False}, [(4, 7)], label="no scale")
 
 
 class TestDropoutKernel(OnCupy):
@@ -225,6 +252,8 @@ SUITES = [
     TestChannelPoolingKernel,
     TestLRNKernel,
     TestBatchNormKernel,
+    TestLayerNormKernel,
+    TestRMSNormKernel,
     TestDropoutKernel,
     TestElementWiseKernel,
     TestEmbeddingKernel,

@@ -30,6 +30,8 @@ IN_CUDA = {
     "functions:FunctionKernel": ["AbsVal", "Clip", "Exp", "Log", "Power"],
     "loss:SoftmaxLossKernel": ["SoftmaxLoss"],
     "lrn:LRNKernel": ["LRN"],
+    "norm:LayerNormKernel": ["LayerNorm"],
+    "norm:RMSNormKernel": ["RMSNorm"],
     "one_hot:OneHotKernel": ["OneHot"],
     "pooling:ChannelPoolingKernel": ["ChannelPooling"],
     "pooling:PoolingKernel": ["GlobalPooling", "Pooling"],

@@ -27,8 +27,7 @@ class BiasGradient:
 
     def __init__(self, view: Any, rows: int, channels: int) -> None:
         self.view, self.shape = view, (rows, channels)
-        lines = THREADS // min(channels, THREADS)
-        self.n_parts = max(1, min(-(-rows // (lines * ROWS)), MOST_PARTS))
+        self.n_parts = parts_of(rows, channels)
         self.parts = view.empty((self.n_parts, channels), "float64")
 
     def enqueue(self, dy: Array, gradient: Array | None, y: Array | None = None, below: Array | None = None) -> None:
@@ -42,5 +41,17 @@ class BiasGradient:
         run = function(self.view, "bias", f"bias_parts<{kind}>")
         run((blocks,), (THREADS,), (*given, self.parts, self.n_parts, rows, channels))
         if gradient is not None:
-            name, given = f"bias_total<{kind_of(gradient)}>", (self.parts, gradient, self.n_parts, channels)
-            launch(self.view, "bias", name, -(-channels // 32) * THREADS, *given)
+            total(self.view, self.parts, gradient)
+
+
+def parts_of(rows: int, channels: int) -> int:
+    """Return in how many parts the rows of an array (rows, channels) are summed up."""
+    lines = THREADS // min(channels, THREADS)
+    return max(1, min(-(-rows // (lines * ROWS)), MOST_PARTS))
+
+
+def total(view: Any, parts: Array, gradient: Array) -> None:
+    """Add up parts (parts, channels) of float64, each of which may be a sum over some rows."""
+    n_parts, channels = parts.shape
+    name = f"bias_total<{kind_of(gradient)}>"
+    launch(view, "bias", name, -(-channels // 32) * THREADS, parts, gradient, n_parts, channels)
