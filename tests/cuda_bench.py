@@ -10,6 +10,7 @@ import numpy as np
 from cuda_on_host import ShimBackend, from_bits, get, laid, on_gpu, put, steps_apart, to_bits
 from nacre import HostMemory, Own
 from nacre.protocols.view import Scalars, View
+from nacre_cupy.kernels.launch import is_image
 
 CLOSE = {"float32": 1e-6, "float64": 1e-14}
 """How far a number of a kernel may be from that of the layer's own state, relative to it and to the largest one."""
@@ -71,7 +72,7 @@ class OwnSide(Side):
 
 
 class KernelSide(Side):
-    """A kernel, on the arrays of `ShimBackend`, whose floating ones of four axes may lie with the channels last."""
+    """A kernel, on the arrays of `ShimBackend`, whose floating ones of images may lie with the channels last."""
 
     def run(self, layer: Any, kernel: type, arrays: Sequence[Any], wanted: Sequence[int], gradients: Any) -> None:
         dtype = self.view.compute
@@ -79,7 +80,7 @@ class KernelSide(Side):
         def own(shape: Sequence[int], kind: str, array: Any = None) -> Own:
             kind = dtype if "float" in kind else kind
             blob = Declared(tuple(shape), kind)
-            last = self.backend.last and len(shape) == 4 and kind == dtype
+            last = self.backend.last and is_image(shape) and kind == dtype
             blob.layout = "channels last" if last else "plain"
             blob.memory = self.backend.empty(laid(blob, shape), "uint16" if kind == "bf16" else kind)
             if array is not None:

@@ -38,8 +38,9 @@ EXPRESSIONS: dict[str, list[str]] = {
         for way in (f"forward<{kind}, ", f"backward<{kind}, {str(top).lower()}, ")
     ],
     "pooling": [
-        *(f"max_{way}<{kind}, {index}>" for way, kind, index in product(("forward", "backward"), KINDS, ("u8", "int"))),
-        *(f"mean_{way}<{kind}>" for way, kind in product(("forward", "backward"), KINDS)),
+        f"{what}_{way}<{kind}, {more}{deep}>"
+        for way, kind, deep in product(("forward", "backward"), KINDS, ("false", "true"))
+        for what, more in (("max", "u8, "), ("max", "int, "), ("mean", ""))
     ],
     "lrn": [f"lrn_{way}<{kind}>" for way, kind in product(("forward", "backward"), KINDS)],
     "elementwise": [

@@ -31,6 +31,12 @@ CASES: list[tuple[dict[str, Any], tuple[int, ...]]] = [
     ({"kernel": 3, "stride": 2, "axes": (3,)}, (2, 4, 5, 9)),
     ({"kernel": 2, "axes": (1,)}, (2, 9, 5, 3)),
     ({"kernel": 3, "stride": 2}, (3, 4, 9)),
+    ({"kernel": 2, "stride": 2}, (2, 8, 6, 8, 4)),
+    ({"kernel": (3, 2, 3), "stride": (2, 1, 3), "pad": (1, 0, 2)}, (2, 3, 5, 4, 7)),
+    ({"kernel": (1, 2, 2), "stride": (1, 2, 2)}, (2, 16, 3, 5, 4)),
+    ({"whole": True}, (2, 5, 7, 6, 7)),
+    ({"kernel": 2, "axes": (3, 4)}, (2, 4, 3, 5, 4)),
+    ({"kernel": 2, "axes": (2, 3)}, (2, 3, 4, 5, 3)),
 ]
 
 
@@ -46,7 +52,7 @@ def pooling(fields: dict[str, Any], **more: Any) -> PoolingLayer:
 @pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize(("fields", "shape"), CASES)
 def test_max_and_masks(fields: dict[str, Any], shape: tuple[int, ...], dtype: str, last: bool) -> None:
-    with_mask = len(shape) != 4 or "axes" not in fields
+    with_mask = len(shape) < 4 or "axes" not in fields
     layer = pooling(fields, tops=("y", "mask") if with_mask else "y")
     fast, _ = check(layer, PoolingKernel, [numbers(shape)], dtype, last=last)
     assert len(fast.tops) == 1 + with_mask

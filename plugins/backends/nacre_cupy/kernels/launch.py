@@ -1,6 +1,6 @@
 """Kernels in CUDA C++: the text of a .cu file, compiled for the types that are asked for, and launched.
 
-The texts are templates. A kernel is an expression such as `mean_forward<float>` of the file `pooling`; NVRTC compiles
+The texts are templates. A kernel is an expression such as `lrn_forward<float>` of the file `lrn`; NVRTC compiles
 what is asked for, once, and CuPy keeps that on disk. All arguments have 8 bytes: arrays, ints and floats.
 """
 

@@ -25,7 +25,7 @@ class LRNKernel(CudaKernel, reads="inputs"):
             return None
         counts = [len(one.shape) for one in inputs]
         within = ([axis for axis in range(1, count) if axis != layer.axis % count] for count in counts)
-        return next(filter(None, map(unfit_axes, within)), None)
+        return next(filter(None, (unfit_axes(axes, 2) for axes in within)), None)
 
     def __init__(self, layer: LRNLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -42,7 +42,7 @@ class LRNKernel(CudaKernel, reads="inputs"):
     def _extent(self, one: Own, axes: tuple[int, ...]) -> tuple[Extent, tuple[int, ...]]:
         """Return a blob as lrn.cu reads it, and what its kernels are told."""
         extent = extent_of(one.shape, {axis: WindowAxis(one.shape[axis], 1) for axis in axes}, one.layout)
-        down, across = extent.both
+        _, down, across = extent.all
         if len(axes) == 1:  # windows along what lrn.cu calls the rows
             down, across = across, down
         columns = (self.down, self.up) if len(axes) == 2 else (0, 0)

@@ -1,4 +1,4 @@
-"""Max and mean pooling over one or two neighbouring axes, in C order and with the channels last: see pooling.cu."""
+"""Max and mean pooling over up to three neighbouring axes, in C order and with the channels last: see pooling.cu."""
 
 from __future__ import annotations
 
@@ -25,20 +25,26 @@ BYTE = 256
 
 @dataclass(frozen=True)
 class Extent:
-    """An array read as (outer, rows, columns, inner), with windows along rows and columns."""
+    """An array read as (outer, planes, rows, columns, inner), with windows along planes, rows and columns."""
 
     outer: int
     inner: int
+    through: WindowAxis
     down: WindowAxis
     across: WindowAxis
 
     def pixels(self, lanes: int) -> int:
         """Return how many threads the numbers in the array keep busy."""
-        return self.outer * self.down.length * self.across.length * self._groups(lanes)
+        return self.outer * prod(one.length for one in self.all) * self._groups(lanes)
 
     def windows(self, lanes: int) -> int:
         """Return how many threads an array with a number for each window keeps busy."""
-        return self.outer * self.down.count * self.across.count * self._groups(lanes)
+        return self.outer * self.windows_of_image * self._groups(lanes)
+
+    @property
+    def windows_of_image(self) -> int:
+        """How many windows there are for each index of the outer and the inner axis."""
+        return prod(one.count for one in self.all)
 
     def _groups(self, lanes: int) -> int:
         return self.inner if self.inner % lanes else self.inner // lanes
@@ -47,34 +53,44 @@ class Extent:
     def arguments(self) -> tuple[int, ...]:
         """What the kernels of pooling.cu are told."""
         numbers = [self.outer, *divisor(self.inner)]
-        for one in self.both:
+        for one in self.all:
             numbers += [*divisor(one.length), one.kernel, *divisor(one.stride), one.pad, one.length + one.tail]
             numbers += divisor(one.count)
         return tuple(numbers)
 
     @property
-    def both(self) -> tuple[WindowAxis, WindowAxis]:
-        """The windows along rows and columns."""
-        return self.down, self.across
+    def all(self) -> tuple[WindowAxis, WindowAxis, WindowAxis]:
+        """The windows along planes, rows and columns."""
+        return self.through, self.down, self.across
+
+    @property
+    def deep(self) -> str:
+        """Whether there are windows along planes, in C++."""
+        return str(self.through != ONE).lower()
+
+
+ONE = WindowAxis(1, 1)
+"""An axis of one pixel, which is its only window."""
 
 
 def extent_of(shape: Sequence[int], axes: Mapping[int, WindowAxis], layout: str | None) -> Extent:
-    """Return a blob as pooling.cu reads it: `axes` are one or two, neighbours in the layout."""
+    """Return a blob as pooling.cu reads it: `axes` are up to three, neighbours in the layout."""
     order = list(range(len(shape)))
     if layout != "plain":  # the channels last
         order = [0, *order[2:], 1]
     places = sorted(order.index(axis) for axis in axes)
     before, behind = order[: places[0]], order[places[-1] + 1 :]
     windows = [axes[order[place]] for place in places]
-    down, across = windows if len(windows) == 2 else (WindowAxis(1, 1), windows[0])
-    return Extent(prod(shape[axis] for axis in before), prod(shape[axis] for axis in behind), down, across)
+    through, down, across = [*[ONE] * (3 - len(windows)), *windows]
+    sizes = (prod(shape[axis] for axis in some) for some in (before, behind))
+    return Extent(*sizes, through, down, across)
 
 
-def unfit_axes(axes: Sequence[int]) -> str | None:
-    """Return why no kernel serves windows along these axes of a blob in any layout, or None."""
+def unfit_axes(axes: Sequence[int], most: int) -> str | None:
+    """Return why no kernel of so many axes at most serves windows along these of a blob in any layout, or None."""
     first, *others = sorted(axes) or [0]
-    if others and (others != [first + 1] or first < 2):
-        return "serves one axis, or two neighbours behind the channels"
+    if len(others) >= most or (others and ([first, *others] != list(range(first, first + len(axes))) or first < 2)):
+        return f"serves one axis, or up to {most} neighbours behind the channels"
     return None
 
 
@@ -94,11 +110,11 @@ class PoolingKernel(CudaKernel):
             return f"serves Max and Mean, not {layer.pooling!r}"
         for one in inputs:
             axes = cls.axes(layer, len(one.shape))
-            if reason := unfit_axes(axes):
+            if reason := unfit_axes(axes, 3):
                 return reason
             images = is_image(one.shape)  # which may lie in another order than their masks
-            if _has_masks(layer) and images and len(axes) < 2:
-                return "makes masks of images if both of their axes are pooled"
+            if _has_masks(layer) and images and len(axes) < len(one.shape) - 2:
+                return "makes masks of images if all of their axes are pooled"
         return None
 
     @staticmethod
@@ -133,15 +149,17 @@ class PoolingKernel(CudaKernel):
             kind = TYPES[x.dtype]
             items, ends = extent.windows(LANES[kind]), (x.memory, y.memory)
             if not self.is_max:
-                self.launch("pooling", f"mean_forward<{kind}>", items, *ends, self.divide_by, *extent.arguments)
+                self.launch(
+                    "pooling", f"mean_forward<{kind}, {extent.deep}>", items, *ends, self.divide_by, *extent.arguments
+                )
                 continue
             mask = self.blobs[len(inputs) + index] if _has_masks(self.layer) else None
             # distances of neighbouring windows and channels in the mask, which may lie in another order than y
             steps = (extent.inner, 1)
             if mask is not None and mask.layout == "plain" != self.layouts[index]:
-                steps = (1, extent.down.count * extent.across.count)
+                steps = (1, extent.windows_of_image)
             kept = None if self.diffs[index] is None else self.intermediates[self.winners[index]]
-            name = f"max_forward<{kind}, {self.indices[index]}>"
+            name = f"max_forward<{kind}, {self.indices[index]}, {extent.deep}>"
             self.launch("pooling", name, items, *ends, kept, memory(mask), *steps, *extent.arguments)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
@@ -151,10 +169,13 @@ class PoolingKernel(CudaKernel):
             kind = TYPES[dx.dtype]
             items, ends = extent.pixels(LANES[kind]), (self.blobs_diff[index].memory, dx.memory)
             if self.is_max:
-                name, kept = f"max_backward<{kind}, {self.indices[index]}>", self.intermediates[self.winners[index]]
+                name = f"max_backward<{kind}, {self.indices[index]}, {extent.deep}>"
+                kept = self.intermediates[self.winners[index]]
                 self.launch("pooling", name, items, kept, *ends, *extent.arguments)
             else:
-                self.launch("pooling", f"mean_backward<{kind}>", items, *ends, self.divide_by, *extent.arguments)
+                self.launch(
+                    "pooling", f"mean_backward<{kind}, {extent.deep}>", items, *ends, self.divide_by, *extent.arguments
+                )
 
     @property
     def divide_by(self) -> int:
