@@ -82,7 +82,7 @@ class Library:
         )
         # an algorithm is what it was asked for: for other matrices, or worse alignments, it is none
         asked = [self._asked(one) for one in (operation, a, b, d)]
-        assert asked[0].get(7, 0) in (0, 4, 6), "an epilogue that nacre has no use for"
+        assert asked[0].get(7, 0) in (0, 2, 4, 6), "an epilogue that nacre has no use for"
         lacking = self.lacks(*asked) or (asked[0].get(7) and asked[0]["scale"] == 1)
         if lacking and self.says == "status":
             return NOT_SUPPORTED
@@ -121,7 +121,7 @@ class Library:
         self.products += 1
         kind = np.float64 if result.dtype == np.float64 else np.float32
 
-        has_bias, relu = how.get(7) in (4, 6), how.get(7) == 6
+        has_bias, relu = how.get(7) in (4, 6), how.get(7) in (2, 6)
         column = np.zeros((1, result.shape[1], 1), kind)
         if has_bias:
             size = result.shape[1] * result.itemsize

@@ -1,4 +1,4 @@
-"""InnerProduct by cuBLASLt, which adds the bias and applies a ReLU while it multiplies."""
+"""InnerProduct by cuBLASLt, which adds a bias and applies a ReLU while it multiplies."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
     def supports(cls, layer: InnerProductLayer, inputs: list[Any]) -> str | None:
         if layer.axis == 0:
             return "serves no axis=0, for which every pass looks at the number of rows"
-        if not layer.bias or layer.transpose:
-            return "serves layers with a bias and an untransposed weight"
+        if layer.transpose:
+            return "serves layers with an untransposed weight"
         return not_floating(inputs)
 
     def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -57,14 +57,14 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
     def forward(self, inputs: list[Own]) -> None:
         products = self.products
         if not self.narrow:
-            weight, bias = self.parameters
+            weight, bias = (*(one.blob for one in self.parameters), None)[:2]
             for bottom, top in zip(inputs, self.blobs, strict=True):
                 x, y = self._rows(bottom, top)
-                products.linear(x, weight.blob, bias.blob, y, relu=self.relu)
+                products.linear(x, weight, bias, y, relu=self.relu)
             return
         for parameter, copy in zip(self.parameters, self.copies, strict=True):
             convert(self.backend, parameter.blob, copy)
-        weight, bias = self.copies
+        weight, bias = (*self.copies, None)[:2]
         for bottom, top in zip(inputs, self.blobs, strict=True):
             made = self._room(top, 1)
             x, y = self._rows(self._in_order(bottom, 0), made)
@@ -81,7 +81,7 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
         ):
             x, dy = self._rows(self._in_order(bottom, 0), self._in_order(top_diff, 1))
             dy = self._gated(number, top, dy) if self.relu else dy
-            if not self.relu or number:
+            if self.layer.bias and (not self.relu or number):
                 self._gradient(1, number, lambda out, dy=dy, sums=self.sums[number]: sums.enqueue(dy, out))
             self._gradient(0, number, lambda out, x=x, dy=dy: self._multiply(dy.T, x, out))
             if diff is not None:
@@ -99,7 +99,8 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
         """Return the gradient below the ReLU; for the first top, write that of the bias."""
         below = self.backend.scratch(dy.shape, str(dy.dtype), 4)
         y = self._in_order(top, 3).reshape(dy.shape)
-        self.sums[number].enqueue(dy, None if number else self.parameters[1].gradient, y, below)
+        of_bias = self.parameters[1].gradient if self.layer.bias and not number else None
+        self.sums[number].enqueue(dy, of_bias, y, below)
         return below
 
     def _in_order(self, blob: Own, slot: int) -> Array:

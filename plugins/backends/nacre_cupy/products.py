@@ -133,8 +133,8 @@ class Products:
             out.fill(0)
         return out
 
-    def linear(self, x: Array, weight: Array, bias: Array, y: Array, *, relu: bool = False) -> None:
-        """Write x weightᵀ + bias into y: matrices, and a vector that is added while they are multiplied.
+    def linear(self, x: Array, weight: Array, bias: Array | None, y: Array, *, relu: bool = False) -> None:
+        """Write x weightᵀ + bias into y: matrices, and a vector, if there is one, that is added as they are multiplied.
 
         With `relu` what is below 0 becomes 0. In types for which cuBLASLt cannot do that it is done afterwards.
         """
@@ -142,7 +142,8 @@ class Products:
         known = factor is not None and rows is not None and result is not None
         if not (known and self._call(str(y.dtype), factor, rows, result, bias, relu=relu)):
             self.matmul(x, weight.T, y)
-            self._cupy.add(y, bias, out=y)
+            if bias is not None:
+                self._cupy.add(y, bias, out=y)
             if relu:
                 self._cupy.maximum(y, 0, out=y)
 
