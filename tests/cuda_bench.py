@@ -93,7 +93,12 @@ class KernelSide(Side):
         assert (reason := kernel.supports(layer, declared)) is None, reason  # type: ignore[attr-defined]
         inputs = [own(one.shape, str(one.dtype), one) for one in arrays]
         diffs = [own(one.shape, str(one.dtype)) if index in wanted else None for index, one in enumerate(arrays)]
+        narrow = [one for one in (*inputs, *diffs) if one is not None and one.dtype == "bf16"]
+        for one in narrow:
+            one.dtype = "float32"  # as in a net, until it knows who reads it
         self.state = state = kernel(layer, self.view, inputs, diffs)
+        for one in narrow:
+            one.dtype = "bf16"
         state.blobs = [own(one.shape, one.dtype) for one in state.blobs]
         state.intermediates = [self.backend.empty(one.shape, one.dtype) for one in state.intermediates]
         state.blobs_diff = [

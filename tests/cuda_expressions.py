@@ -91,6 +91,8 @@ EXPRESSIONS: dict[str, list[str]] = {
         *("swap_to<double, double>", "swap_to<double, float>", "swap_to<float, double>"),
         *("swap_to<bf16, double>", "convert_to<bf16, double>"),
         *(f"add_to<{kind}>" for kind in NARROW),
+        *(f"copy_rows<{kind}>" for kind in KINDS),
+        "transpose_to<double, double>",
     ],
     "dot": [f"dot_{what}<{kind}>" for what in ("parts", "total") for kind in KINDS[:2]],
     "random": ["uniform<float>", "uniform<double>"],

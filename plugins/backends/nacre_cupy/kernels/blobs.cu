@@ -58,6 +58,31 @@ __global__ void swap_to(const From *from, To *to, i64 first, i64 second, i64 wid
     else copy(Count<1>());
 }
 
+// Copies rows of so many numbers, whose beginnings lie `from_step` and `to_step` numbers apart.
+template <class T>
+__global__ void copy_rows(const T *from, i64 from_start, i64 from_step, T *to, i64 to_start, i64 to_step, i64 rows,
+                          i64 width) {
+    const auto copy = [=](auto count) {
+        const int N = decltype(count)::value;
+        const i64 packs = width / N, threads = (i64)gridDim.x * blockDim.x, first = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+        const i64 down = threads / packs, across = threads % packs;
+        i64 row = first / packs, pack = first % packs;
+        while (row < rows) {
+            store<N>(to + to_start + row * to_step + pack * N, load<N>(from + from_start + row * from_step + pack * N));
+            row += down;
+            pack += across;
+            if (pack >= packs) {
+                pack -= packs;
+                row++;
+            }
+        }
+    };
+    const int most = Lanes<T>::most;
+    const bool fit = (width | from_start | from_step | to_start | to_step) % most == 0;
+    if (fit && aligned(from, to)) copy(Count<most>());
+    else copy(Count<1>());
+}
+
 // Adds one array to another.
 template <class T> __global__ void add_to(const T *part, T *total, i64 size) {
     for_each<T>(size, aligned(part, total), [=](auto count, i64 start) {

@@ -51,6 +51,14 @@ def swap(view: Any, given: Array, made: Array) -> None:
     launch(view, "blobs", f"swap_to<{to}, {kind}>", items, given, made, first, second, width)
 
 
+def copy_rows(view: Any, given: tuple[Array, int, int], made: tuple[Array, int, int], rows: int, width: int) -> None:
+    """Copy rows of so many numbers out of an array into one of its type: each with where to begin, and a row's step."""
+    kind = kind_of(given[0])
+    numbers = [width, *given[1:], *made[1:]]
+    lanes = LANES[kind] if all(number % LANES[kind] == 0 for number in numbers) else 1
+    launch(view, "blobs", f"copy_rows<{kind}>", rows * width // lanes, *given, *made, rows, width)
+
+
 def add(view: Any, part: Array, total: Array) -> None:
     """Add an array to another of its type."""
     kind = kind_of(total)
