@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,22 @@ NETS = {
     "LSTM, 64": ("LSTM-64", 64),
 }
 """Nets that are timed: those of benchmarks.nets, and records in a batch."""
-CHECKED = ("LeNet-64", "CIFAR full-100", "ResNet-20-128", "LSTM-64")
+OTHERS = {
+    "ResNet-18, 256": ("ResNet-18-32", 256),
+    "MobileNetV2, 256": ("MobileNetV2-32", 256),
+    "U-Net, 64": ("U-Net-8", 64),
+    "MLP-mixer, 512": ("MLP-mixer-64", 512),
+    "Embedding, 512": ("Embedding-64", 512),
+    "M5, 256": ("M5-32", 256),
+    "DCGAN generator, 128": ("DCGAN generator-32", 128),
+    "DCGAN discriminator, 128": ("DCGAN discriminator-32", 128),
+    "Conv3d, 64": ("Conv3d-8", 64),
+}
+"""More of them, for which there is no goal: they show what is slow."""
+CHECKED = {"LeNet-64": 0, "CIFAR full-100": 0, "ResNet-20-128": 0, "LSTM-64": 0} | {
+    net: 4 for net, _ in OTHERS.values()
+}
+"""Nets whose gradients and graphs are checked, and records in a batch, 0 for those of the net's file."""
 LEARNED = {"LeNet-64": (0.003, 6), "CIFAR full-100": (0.01, 1), "LSTM-64": (0.01, 1)}
 """Nets whose losses are compared: at which rate, and with how many trainings of the numpy backend's."""
 TIMED = ("tf32", "bf16")
@@ -58,8 +73,8 @@ class Settings:
     kept: Path | None = None
 
     @property
-    def checked(self) -> tuple[str, ...]:
-        return CHECKED[:1] if self.small else CHECKED
+    def checked(self) -> dict[str, int]:
+        return {"LeNet-64": self.batch} if self.small else CHECKED
 
     @property
     def batch(self) -> int:
@@ -126,8 +141,7 @@ def kernels(settings: Settings) -> Pieces:
     """The tests of the backend and of its kernels, on the GPU itself; then the bytes a second of each."""
     from . import gpu_checks, gpu_kernels
 
-    for file in tests_of_the_backend():
-        yield from _tests(settings, [file])
+    yield from _tests(settings, tests_of_the_backend())
     yield from _tests(settings, ["tests/backends/test_every_backend.py", "-k", "Cupy"])
     yield from _tests(settings, ["tests/layers/test_on_cupy.py", "-k", "replayed"])
     if (backend := gpu_checks.fresh(settings.backend)).captures:
@@ -138,28 +152,13 @@ def kernels(settings: Settings) -> Pieces:
 
 def layers(settings: Settings) -> Pieces:
     """The suites of every kernel and layer, numerical gradients in float64 too, and what else runs on each backend."""
-    kit = "tests/backends/test_cupy_kernels.py"
-    suites = re.findall(r"^class (Test\w+)", (ROOT / kit).read_text("utf-8"), re.MULTILINE)
-    files = with_backend(settings.backend)
-    for name in suites[: 1 if settings.small else None]:
-        yield from _tests(settings, [f"{kit}::{name}", "-m", ""])
-    for file in files[: 1 if settings.small else None]:
-        yield from _tests(settings, [file, "-k", settings.backend])
+    yield from _tests(settings, ["tests/backends/test_cupy_kernels.py", "-m", "long"])
+    for folder in FOLDERS[-1:] if settings.small else FOLDERS:
+        yield from _tests(settings, [folder, "-k", settings.backend])
 
 
-FOLDERS = ("layers", "solvers", "data", "core")
-"""Of tests: those where a test may have one for each backend."""
-
-
-def with_backend(name: str) -> list[str]:
-    """Return the files below these folders with tests for a backend."""
-    words = ["pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "-k", name]
-    folders = [f"tests/{folder}" for folder in FOLDERS]
-    command = [sys.executable, "-m", *words, *folders]
-    env = {"NACRE_TEST_GPU": "1", **os.environ}
-    done = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True)
-    found = (line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line)
-    return list(dict.fromkeys(found))
+FOLDERS = ("tests/layers", "tests/solvers", "tests/data", "tests/core")
+"""Those where a test may have one for each backend."""
 
 
 def tests_of_the_backend() -> list[str]:
@@ -173,12 +172,20 @@ HOST_ONLY = ("test_cupy_compiles",)
 
 
 def _tests(settings: Settings, words: list[str]) -> Pieces:
+    """Yield some tests, shared out over processes where pytest-xdist is there; each has a context on the device."""
     from .gpu_checks import command
 
-    given = ["pytest", "-q", "--maxfail=20", "-p", "no:cacheprovider", "--no-header", *words]
+    given = ["pytest", "-v", "--tb=short", "-p", "no:cacheprovider", "--no-header", *words]
     given += ["--collect-only"] if settings.small else []
+    count = min((os.cpu_count() or 1) // 2, MOST_PROCESSES)
+    if find_spec("xdist") and count > 1 and not settings.small:
+        given += ["-n", str(count), "--dist", "worksteal"]
     how = "0" if settings.small else os.environ.get("NACRE_TEST_GPU", "1")
-    yield " ".join(words), lambda: command(*given, limit=500, env={"NACRE_TEST_GPU": how})
+    yield " ".join(words), lambda: command(*given, limit=550, env={"NACRE_TEST_GPU": how})
+
+
+MOST_PROCESSES = 9
+"""In which tests run at once: each takes about half a gigabyte of the device."""
 
 
 def libraries(settings: Settings) -> Pieces:
@@ -223,12 +230,12 @@ def graphs(settings: Settings) -> Pieces:
         yield "NCCL", partial(gpu_checks.reduced_by_nccl, settings.backend)
         size, side = (1 << 12, 32) if settings.small else (1 << 28, 8192)
         yield "uploads", partial(gpu_speed.uploads, gpu_checks.fresh(settings.backend), size, side)
-    for name in settings.checked:
-        yield f"replayed, {name}", partial(gpu_checks.replay, settings.backend, name, steps, settings.batch)
-    for name in settings.checked:
-        yield f"twice, {name}", partial(gpu_checks.twice, settings.backend, name, steps, settings.batch)
-    for name in () if settings.small else settings.checked:
-        yield f"twice, {name}, bf16", partial(gpu_checks.twice, settings.backend, name, steps, compute="bf16")
+    for name, batch in settings.checked.items():
+        yield f"replayed, {name}", partial(gpu_checks.replay, settings.backend, name, steps, batch)
+    for name, batch in settings.checked.items():
+        yield f"twice, {name}", partial(gpu_checks.twice, settings.backend, name, steps, batch)
+    for name, batch in {}.items() if settings.small else settings.checked.items():
+        yield f"twice, {name}, bf16", partial(gpu_checks.twice, settings.backend, name, steps, batch, "bf16")
 
 
 def gradients(settings: Settings) -> Pieces:
@@ -237,8 +244,8 @@ def gradients(settings: Settings) -> Pieces:
 
     for compute in (None,) if settings.small else (None, "bf16"):
         yield f"NaN, {compute or 'float32'}", partial(gpu_checks.not_numbers, settings.backend, compute)
-    for name in settings.checked:
-        yield name, partial(gpu_checks.gradients, settings.backend, name, settings.batch)
+    for name, batch in settings.checked.items():
+        yield name, partial(gpu_checks.gradients, settings.backend, name, batch)
     for name in () if settings.small else ("LeNet-64", "CIFAR full-100"):
         yield f"{name}, numerical", partial(gpu_checks.numerical, settings.backend, name, 300)
 
@@ -257,21 +264,26 @@ def curves(settings: Settings) -> Pieces:
 
 def speed(settings: Settings) -> Pieces:
     """Training steps beside PyTorch's, eager and as a CUDA graph."""
-    yield from _speed(settings, ["eager"] if settings.device == "cpu" else ["eager", "graph"])
+    yield from _speed(settings, NETS, ["eager"] if settings.device == "cpu" else ["eager", "graph"])
 
 
 def compiled(settings: Settings) -> Pieces:
     """Training steps beside PyTorch's compiled ones, which take minutes to begin."""
-    yield from _speed(settings, ["compile"])
+    yield from _speed(settings, NETS, ["compile"])
 
 
-def _speed(settings: Settings, modes: list[str]) -> Pieces:
+def others(settings: Settings) -> Pieces:
+    """As `speed`, of nets for which there is no goal."""
+    yield from _speed(settings, OTHERS, ["eager"] if settings.device == "cpu" else ["eager", "graph"])
+
+
+def _speed(settings: Settings, timed: dict[str, tuple[str, int]], modes: list[str]) -> Pieces:
     from . import gpu_speed
 
     how: dict[str, Any] = {"backend": settings.backend, "device": settings.device, "rounds": 5, "kept": settings.kept}
     if settings.small:
         how |= {"rounds": 1, "seconds": 0.01}
-    for name, (net, batch) in list(NETS.items())[: 1 if settings.small else None]:
+    for name, (net, batch) in list(timed.items())[: 1 if settings.small else None]:
         for precision in ("float32",) if settings.small else TIMED:
             batch = settings.batch or batch
             yield f"{name}, {precision}", partial(gpu_speed.throughput, net, batch, precision, modes, **how)
@@ -279,11 +291,12 @@ def _speed(settings: Settings, modes: list[str]) -> Pieces:
 
 PARTS = {
     part.__name__: part
-    for part in (versions, limits, kernels, libraries, graphs, gradients, curves, speed, compiled, layers)
+    for part in (versions, limits, kernels, libraries, graphs, gradients, curves, speed, others, layers, compiled)
 }
 """By their names, in the order in which they run: whether it is right comes before how fast it is.
 
-The suites of layers take the longest, and find what the others do not only in layers that no net here has.
+The suites of layers find what the others do not only in layers that no net here has; PyTorch's compiled nets take the
+longest to begin.
 """
 
 
@@ -332,9 +345,10 @@ def run_part(name: str, settings: Settings, folder: Path, *, again: bool = False
 def rows(folder: Path) -> Iterator[list[str]]:
     """Yield the rows of the table, of whatever has been measured in a folder."""
     from_limits = Results(folder, "limits").pieces
-    for name in NETS:
+    for name in (*NETS, *OTHERS):
         for precision in TIMED:
-            found = [Results(folder, part).pieces.get(f"{name}, {precision}", {}) for part in ("speed", "compiled")]
+            parts = ("speed", "compiled", "others")
+            found = [Results(folder, part).pieces.get(f"{name}, {precision}", {}) for part in parts]
             yield [name, precision, *_cells(name, [one for one in found if one.get("ok")], from_limits)]
 
 
@@ -388,7 +402,7 @@ def failed(folder: Path) -> list[str]:
         for piece, result in Results(folder, part).pieces.items():
             if not result["ok"]:
                 found.append(f"{part}: {piece}: {result.get('error') or result.get('lines') or 'see its file'}")
-            for side, ratio in result.get("ratios", {}).items():
+            for side, ratio in result.get("ratios", {}).items() if part != "others" else ():
                 goal = GOALS["best"]
                 if piece.startswith("LeNet, 64,") and side == "PyTorch eager":
                     goal = GOALS["LeNet, 64 to eager"]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -31,22 +32,33 @@ class Trained:
 
 
 class Batches:
-    """Batches that can be learned: pictures are noise over one of each class, words follow each other by a rule."""
+    """Batches that can be learned, if a picture has one class, or each word the next one.
+
+    Pictures are noise over one of each class, words follow each other by a rule. Other labels say nothing of the data.
+    """
 
     def __init__(self, net: Any) -> None:
         told = nets.ends(net)
         self.shapes, self.classes, self.words = told["blobs"], told["classes"], told["words"]
-        self.classic = np.random.default_rng(1).normal(size=(self.classes, *self.shapes["data"][1:]))
+        data, label = self.shapes["data"], self.shapes["label"]
+        self.follow = self.words is not None and prod(label) == prod(data)
+        self.classic = None
+        if self.classes and not self.words and prod(label) == data[0]:
+            self.classic = np.random.default_rng(1).normal(size=(self.classes, *data[1:]))
 
     def batch(self, number: int, *, permuted: bool = False) -> dict[str, Any]:
         """Return what is written into the net's blobs; `permuted` is the same rows in another order."""
-        random, shape = np.random.default_rng((2, number)), self.shapes["data"]
-        if self.words:
+        random, shape, of_label = np.random.default_rng((2, number)), self.shapes["data"], self.shapes["label"]
+        if self.follow:
             data = (random.integers(0, self.words, (shape[0], 1)) + 7 * np.arange(shape[1])) % self.words
             label = (data + 7) % self.words
         else:
-            label = random.integers(0, self.classes, self.shapes["label"])
-            data = (self.classic[label.reshape(-1)] + random.normal(size=shape)).astype(np.float32)
+            label, data = (
+                random.integers(0, below, size) if below else random.normal(size=size)
+                for below, size in ((self.classes, of_label), (self.words, shape))
+            )
+            if self.classic is not None:
+                data = (self.classic[label.reshape(-1)] + data).astype(np.float32)
         order = random.permutation(shape[0]) if permuted else slice(None)
         return {"data": data[order], "label": label[order]}
 
@@ -242,9 +254,19 @@ def command(*words: str, limit: int, env: Mapping[str, str] | None = None) -> di
     except subprocess.TimeoutExpired as error:
         output = error.stdout or b""
         text = output.decode(errors="replace") if isinstance(output, bytes) else output
-        return {"ok": False, "ended": f"cut after {limit} s", "lines": text.splitlines()[-5:]}
+        return {"ok": False, "ended": f"cut after {limit} s", "lines": _told(text.splitlines(), 5)}
     lines = (done.stdout + done.stderr).splitlines()
-    return {"ok": done.returncode == 0, "ended": done.returncode, "lines": lines[-5 if not done.returncode else -60 :]}
+    return {"ok": done.returncode == 0, "ended": done.returncode, "lines": _told(lines, 60 if done.returncode else 5)}
+
+
+def _told(lines: list[str], last: int) -> list[str]:
+    """Return the last lines, and of those before them the ones that name a test which has failed."""
+    before, end = lines[: -last or None], lines[-last:]
+    return [line for line in before if "FAILED" in line or "ERROR" in line][:MOST_NAMES] + end
+
+
+MOST_NAMES = 200
+"""Of tests that have failed, so many are told."""
 
 
 def numerical(backend: str, name: str, limit: int) -> dict[str, Any]:

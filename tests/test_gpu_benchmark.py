@@ -57,9 +57,8 @@ def test_what_the_device_does_at_best_is_measured(gpu: Any, tmp_path: Path, monk
     assert min(pieces["copies"]["device"], pieces["copies"]["upload"], pieces["products tf32"]["operations"]) > 0
 
 
-def test_every_test_that_a_gpu_can_run_is_run(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_test_that_a_gpu_can_run_is_run(gpu: Any) -> None:
     settings = gpu.Settings(device="cpu")
-    monkeypatch.setattr(gpu, "with_backend", lambda name: ["tests/layers/pooling/test_pooling.py"])
     with cupy_standin.installed():
         pieces = [name for part in (gpu.kernels, gpu.layers) for name, _ in part(settings)]
     told = {word.partition("::")[0] for piece in pieces for word in piece.split()}
@@ -69,18 +68,24 @@ def test_every_test_that_a_gpu_can_run_is_run(gpu: Any, monkeypatch: pytest.Monk
     of_the_standin = {"tests/test_cupy_standin.py", "tests/backends/test_cuda_on_host.py", "tests/test_cudnn_plans.py"}
     assert device - told == of_the_standin
     each = {name for name, text in every.items() if '", backends())' in text and "/released/" not in name}
-    folders = {"tests/parallel", *(f"tests/{folder}" for folder in gpu.FOLDERS)}  # of ranks, which are no tests of it
+    folders = {"tests/parallel", *gpu.FOLDERS}  # those of ranks are no tests of it
     assert {"/".join(name.split("/")[:2]) for name in each} <= folders
-    assert "tests/backends/test_cupy_kernels.py::TestLSTMKernel -m " in pieces
+    assert {"tests/backends/test_cupy_kernels.py -m long", "tests/core -k cupy"} <= set(pieces)
 
 
-def test_files_with_a_test_for_each_backend_are_found(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "FOLDERS", ("layers/energy",))
-    monkeypatch.setenv("NACRE_TEST_GPU", "simulated")
-    assert gpu.with_backend("cupy") == ["tests/layers/energy/test_rbm.py"]
-    monkeypatch.setattr(gpu, "FOLDERS", ("nothing",))
-    with pytest.raises(subprocess.CalledProcessError):
-        gpu.with_backend("cupy")
+def test_those_that_fail_are_named(checks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many lines, also where the run is cut before it tells them at its end."""
+    lines = [f"test_{number} {'FAILED' if number == 3 else 'PASSED'}" for number in range(100)]
+
+    def run(*given: Any, timeout: float, **_: Any) -> Any:
+        if timeout < 2:
+            raise subprocess.TimeoutExpired("pytest", timeout, "\n".join(lines).encode())
+        return subprocess.CompletedProcess([], 1, "\n".join(lines), "")
+
+    monkeypatch.setattr(checks.subprocess, "run", run)
+    for limit, last in ((1, 5), (5, 60)):
+        found = checks.command("pytest", limit=limit)
+        assert not found["ok"] and found["lines"] == ["test_3 FAILED", *lines[-last:]]
 
 
 @pytest.mark.parametrize(
@@ -100,8 +105,8 @@ def test_tests_run_as_on_a_gpu(checks: Any, words: list[str]) -> None:
 
 
 def test_the_parts_come_in_the_order_of_their_worth(gpu: Any) -> None:
-    order = ["versions", "limits", "kernels", "libraries", "graphs", "gradients", "curves", "speed", "compiled"]
-    assert list(gpu.PARTS) == [*order, "layers"]
+    order = ["versions", "limits", "kernels", "libraries", "graphs", "gradients", "curves", "speed", "others", "layers"]
+    assert list(gpu.PARTS) == [*order, "compiled"]
 
 
 def test_a_machine_without_nvidia_smi_is_described(gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +248,8 @@ def test_a_run_goes_on_where_it_was_cut_short(gpu: Any, tmp_path: Path, monkeypa
 
 def test_the_table_has_what_was_measured_and_nothing_else(gpu: Any, tmp_path: Path) -> None:
     empty = list(gpu.table(tmp_path))
-    assert len(empty) == 2 + 2 * len(gpu.NETS) and all(line.endswith("|  |  |  |  |  |  |  |") for line in empty[2:])
+    assert len(empty) == 2 + 2 * (len(gpu.NETS) + len(gpu.OTHERS))
+    assert all(line.endswith("|  |  |  |  |  |  |  |") for line in empty[2:])
     readme = (ROOT / "benchmarks" / "README.md").read_text()
     assert all(line.rstrip("| ") in readme for line in empty), "it has a row for each, with or without figures"
     found = {
@@ -260,19 +266,22 @@ def test_the_table_has_what_was_measured_and_nothing_else(gpu: Any, tmp_path: Pa
     limits.put("products bf16", {"ok": True, "operations": 1e12})
     limits.put("copies", {"ok": True, "device": 1e8})
     assert "| LeNet, 64 | bf16 | 6,400 | 1,600 | 4,266 |  | 1.50 | 100% | 10 / 20 |" in list(gpu.table(tmp_path))
+    gpu.Results(tmp_path, "others").put("U-Net, 64, bf16", {**found, "ratios": {"PyTorch graph": 0.5}})
     assert gpu.failed(tmp_path) == ["speed: LeNet, 64, bf16: 4.00 times as fast as PyTorch eager; the goal is 5.0"]
+    assert any(line.startswith("| U-Net, 64 | bf16 | 6,400 | ") and "| 0.50 |" in line for line in gpu.table(tmp_path))
 
 
 def test_batches_that_are_permuted_have_the_same_rows(checks: Any) -> None:
     from benchmarks import nets
 
-    for name in ("LeNet-64", "LSTM-64"):
+    for name in ("LeNet-64", "LSTM-64", "U-Net-8", "Embedding-64", "DCGAN generator-32"):
         with nets.load(name, batch=5).net("train", backend="numpy") as net:
             batches = checks.Batches(net)
             plain, other = (batches.batch(3, permuted=permuted) for permuted in (False, True))
             rows = [{row.tobytes() for row in one["data"]} for one in (plain, other)]
             assert rows[0] == rows[1] and (plain["data"] != other["data"]).any()
-            assert np.ravel(plain["label"]).max() < batches.classes
+            assert plain["label"].shape == batches.shapes["label"] or name == "LSTM-64"
+            assert batches.classes is None or np.ravel(plain["label"]).max() < batches.classes
 
 
 @pytest.mark.parametrize("what", ["describe", "work_of"])
