@@ -29,7 +29,7 @@ from .streams import Here
 
 
 class CupyBackend(Backend):
-    """A GPU of NVIDIA, by CuPy. Own blobs of four axes lie as (images, rows, columns, channels).
+    """A GPU of NVIDIA, by CuPy. Own blobs of four and five axes lie with the channels last.
 
     In a net that computes in bf16, a kernel that says `in_bf16` has blobs of bf16, in arrays of uint16; all others have
     plain arrays of float32.

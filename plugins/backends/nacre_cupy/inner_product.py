@@ -57,19 +57,23 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
     def forward(self, inputs: list[Own]) -> None:
         products = self.products
         if not self.narrow:
-            weight, bias = (*(one.blob for one in self.parameters), None)[:2]
+            weight, bias = self._learned([one.blob for one in self.parameters])
             for bottom, top in zip(inputs, self.blobs, strict=True):
                 x, y = self._rows(bottom, top)
                 products.linear(x, weight, bias, y, relu=self.relu)
             return
         for parameter, copy in zip(self.parameters, self.copies, strict=True):
             convert(self.backend, parameter.blob, copy)
-        weight, bias = (*self.copies, None)[:2]
+        weight, bias = self._learned(self.copies)
         for bottom, top in zip(inputs, self.blobs, strict=True):
             made = self._room(top, 1)
             x, y = self._rows(self._in_order(bottom, 0), made)
             multiply_narrow(self.backend, x, weight.T, y, bias, relu=self.relu)
             self._lay(made, top)
+
+    def _learned(self, arrays: list[Array]) -> tuple[Array, Array | None]:
+        """Return those of the weight and the bias, None if there is none."""
+        return arrays[0], arrays[1] if self.layer.bias else None
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         if self.wide:

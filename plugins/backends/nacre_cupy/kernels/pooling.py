@@ -82,8 +82,8 @@ def extent_of(shape: Sequence[int], axes: Mapping[int, WindowAxis], layout: str 
     before, behind = order[: places[0]], order[places[-1] + 1 :]
     windows = [axes[order[place]] for place in places]
     through, down, across = [*[ONE] * (3 - len(windows)), *windows]
-    sizes = (prod(shape[axis] for axis in some) for some in (before, behind))
-    return Extent(*sizes, through, down, across)
+    outer, inner = (prod(shape[axis] for axis in some) for some in (before, behind))
+    return Extent(outer, inner, through, down, across)
 
 
 def unfit_axes(axes: Sequence[int], most: int) -> str | None:
