@@ -25,7 +25,7 @@ import numpy as np
 
 from cuda_expressions import EXPRESSIONS
 from nacre import HostMemory, Own
-from nacre_cupy.kernels.launch import OPTIONS, source
+from nacre_cupy.kernels.launch import OPTIONS, is_image, source
 
 HEADER = Path(__file__).with_name("cuda_on_host.h")
 KEPT = Path(__file__).parents[1] / "build" / "cuda_on_host"
@@ -240,11 +240,11 @@ class ShimBackend(HostMemory):
     # Own blobs
 
     def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
-        return dtype not in ("bf16", "float32", "float64") or (dtype != "bf16" and (len(shape) != 4 or not self.last))
+        return dtype not in ("bf16", "float32", "float64") or (dtype != "bf16" and not (self.last and is_image(shape)))
 
     def arrange(self, kernels: Any, blobs: Sequence[Own], plan: dict[str, Any]) -> None:
         for blob in blobs:
-            blob.layout = "channels last" if self.last and len(blob.shape) == 4 else "plain"
+            blob.layout = "channels last" if self.last and is_image(blob.shape) else "plain"
 
     def storage(self, blob: Own) -> tuple[int, str]:
         return blob.size, "uint16" if blob.dtype == "bf16" else blob.dtype

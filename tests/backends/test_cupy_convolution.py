@@ -198,6 +198,21 @@ def test_they_are_computed_by_cudnn_or_by_products(
         assert {way for way, *_ in frontend.ran} == ways - lacking
 
 
+@pytest.mark.parametrize("fields", [{}, {"bias": False}, {"neuron": "Identity"}], ids=str)
+@pytest.mark.parametrize("lacking", ["bias", "relu"])
+def test_where_cudnn_has_no_plan_with_what_is_behind_that_is_a_kernel(
+    backend: Any, frontend: Any, lacking: str, fields: Any
+) -> None:
+    """As for a ReLU without a bias over images with three axes."""
+    frontend.lacks.add(lacking)
+    backend.dnn._made.clear()
+    for shape in ((4, 6, 5), (4, 3, 4, 5), (3, 9)):
+        case = L.Convolution, shape, {"kernel": 3, "pad": 1, **fields}
+        frontend.ran.clear()
+        check(slid(backend, *case), slid("numpy", *case))
+        assert "forward" in {way for way, *_ in frontend.ran}
+
+
 def test_plans_are_deterministic_and_exact_where_that_is_asked_for(
     backend: Any, frontend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import cupy_standin
+import nacre
 from cuda_bench import check
-from cuda_on_host import missing
-from nacre import Own
+from cuda_on_host import ShimBackend, missing
+from nacre import L, Net, Own
 from nacre_cupy.kernels.moves import ConcatKernel, SliceKernel, TransposeKernel, turned
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.slice import SliceLayer
@@ -76,6 +78,55 @@ def test_axes_in_another_order(shape: tuple[int, ...], dtype: str, last: bool) -
     for order in permutations(range(1, len(shape))):
         layer: Any = TransposeLayer(name="turned", bottoms="x", tops="y", axes=order)
         check(layer, TransposeKernel, [numbers(shape)], dtype, last=last, steps=0)
+
+
+def test_labels_and_words_are_not_rounded() -> None:
+    """In a net in bf16 what no kernel has written is copied as it is: labels and numbers of words, too."""
+    x, both = nacre.Input((8,), name="x", batch_size=4), nacre.Input((2,), name="both", batch_size=4)
+    words = nacre.Input((3, 2), name="words", batch_size=4)
+    label, wanted = L.Slice(name="cut")(both, tops=2)
+    hidden = L.InnerProduct(output_dim=1000)(x)
+    losses = [
+        L.SoftmaxLoss()(hidden, label),
+        L.SquareLoss()(L.InnerProduct(output_dim=1)(x), wanted),
+        L.SumLoss()(L.Embedding(input_dim=1000, output_dim=4)(L.Transpose(name="turned")(words))),
+        L.SumLoss()(L.Concat(name="joined")(both, both)),
+    ]
+    with cupy_standin.installed():
+        keep = ["cut_0", "cut_1", "turned", "joined"]
+        with Net("odd", losses, backend=cupy_standin.watched()(), compute="bf16", keep=keep) as net:
+            pairs = np.array([[257, 1001.5], [511, 3], [999, 513.25], [701, 100.3]], np.float32)
+            numbers = np.arange(970, 994).reshape(4, 3, 2)
+            for name, array in (("x", np.ones((4, 8))), ("both", pairs), ("words", numbers)):
+                net.write(name, array)
+            net.forward()
+            np.testing.assert_array_equal(np.stack([net.blob("cut_0"), net.blob("cut_1")], 1).reshape(4, 2), pairs)
+            np.testing.assert_array_equal(net.blob("turned"), numbers.transpose(0, 2, 1))
+            np.testing.assert_array_equal(net.blob("joined"), np.concatenate([pairs, pairs], 1))
+
+
+@pytest.mark.parametrize("compute", ["float32", "bf16"])
+def test_what_lies_in_c_order_is_copied_in_it(compute: str) -> None:
+    """Between layers without kernels nothing is put into another order and back."""
+    x = nacre.Input((3, 8), name="x", batch_size=2)
+    heads = L.Transpose(axes=[2, 1, 3], name="heads")(L.Reshape(shape=[3, 2, 4])(x))
+    ends = [L.SumLoss()(L.MatMul(transpose_b=True)(heads, heads))]
+    with cupy_standin.installed():
+        where: Any = {"backend": cupy_standin.watched()(), "compute": compute, "insert_splits": True}
+        with Net("heads", ends, input_gradients=["x"], **where) as net:
+            names = [step.name for step in net.steps("forward")]  # a copy would be a step of the layer's name
+            assert names == ["reshape1", "heads", "mat_mul1", "sum_loss1"]
+
+
+def test_a_part_that_no_loss_reads_has_a_gradient_of_0() -> None:
+    layer: Any = SliceLayer(name="cut", bottoms="x", tops=["a", "b"])
+    kernel = object.__new__(SliceKernel)
+    whole, one = Own((2, 6), "float32"), Own((2, 3), "float32")
+    for blob in (whole, one):
+        blob.layout, blob.memory = "plain", np.full(blob.shape, 7.0, np.float32)
+    kernel.layer, kernel.backend, kernel.blobs, kernel.blobs_diff = layer, ShimBackend(), [one, one], [None, one]
+    kernel.backward([whole], [whole])
+    np.testing.assert_array_equal(whole.memory, [[0, 0, 0, 7, 7, 7]] * 2)
 
 
 @given(st.data())

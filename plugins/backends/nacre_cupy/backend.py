@@ -169,6 +169,8 @@ class CupyBackend(Backend):
         return dtype != "bf16" and ("float" not in dtype or _is_in_order(shape))
 
     def gives_own(self, kernel: LayerState, shape: tuple[int, ...], dtype: str, *, below: bool) -> bool:
+        if getattr(kernel, "as_below", False) and not below:
+            return False
         if dtype == "bf16":
             return bool(getattr(kernel, "in_bf16", False))
         return super().gives_own(kernel, shape, dtype, below=below)

@@ -46,7 +46,7 @@ class InnerProductKernel(InnerProductState, reads="inputs", on_plain=True, dtype
 
     def ready(self) -> None:
         view, outputs = self.backend, self.layer.output_dim
-        if not self.wide:
+        if not self.wide and (self.layer.bias or self.relu):
             self.sums = [BiasGradient(view, prod(one.shape) // outputs, outputs) for one in self.blobs]
         if self.narrow:
             self.copies = [view.empty(one.shape, "uint16") for one in self.parameters]

@@ -44,7 +44,13 @@ class ConvolutionKernel(FilterKernel, reads="inputs"):
         return self.squares is None and super()._reads_parameter()
 
     def _computations(self, ways: list[Way]) -> dict[Way, Any]:
-        return {way: self.computation(way, **(self._behind() if way == "forward" else {})) for way in ways}
+        return {way: self._forward() if way == "forward" else self.computation(way) for way in ways}
+
+    def _forward(self) -> Any:
+        """Return what computes forward with all that is behind; without bias and ReLU (`apart`) if that has no plan."""
+        made = self.computation("forward", **(behind := self._behind()))
+        self.apart = made is None and "add" not in behind
+        return self.computation("forward") if self.apart else made
 
     def _behind(self) -> dict[str, bool]:
         """Return what comes behind the convolution in forward."""
@@ -72,12 +78,14 @@ class ConvolutionKernel(FilterKernel, reads="inputs"):
             return
         made = self._room(y, 3)
         arrays = self._summand()
-        if biases:
+        if biases and not self.apart:
             arrays["bias"] = biases[0].blob
             if self.narrow_bias is not None:
                 convert(self.backend, biases[0].blob, self.narrow_bias)
                 arrays["bias"] = self.narrow_bias
         self._enqueue("forward", self._ends(x, made), w=self._laid(), **arrays)
+        if self.apart:
+            self._finish(made)
         self._put(made, y)
 
     def _read(self, x: Own) -> Own:

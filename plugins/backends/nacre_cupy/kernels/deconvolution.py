@@ -8,7 +8,6 @@ from nacre import Own
 from nacre_layers.convolution.geometry import Transposed
 
 from ..convolutions import Way
-from .bias import add_bias
 from .filters import FilterKernel
 
 
@@ -33,6 +32,5 @@ class DeconvolutionKernel(FilterKernel, reads="inputs"):
             return
         made = self._room(y, 3)
         self._enqueue("data", self._ends(x, made), w=self._laid())
-        if bias is not None or self.relu:
-            add_bias(self.backend, made.memory, bias, self.layer.n_filter, relu=self.relu)
+        self._finish(made)
         self._put(made, y)

@@ -11,7 +11,7 @@ from nacre_layers.convolution.geometry import Geometry, Slider
 
 from .. import library
 from ..convolutions import Convolution, Way, graph_of
-from .bias import BiasGradient
+from .bias import BiasGradient, add_bias
 from .blobs import transpose
 from .launch import CudaKernel, is_image
 
@@ -138,6 +138,12 @@ class FilterKernel(CudaKernel, reads="inputs", dtypes=("float32",)):
     def _ends(self, bottom: Own, top: Own) -> dict[str, Own]:
         """Return a bottom and a top, or their gradients, by what they are for the convolution: "x" is what it reads."""
         return {"x": bottom, "y": top}
+
+    def _finish(self, y: Own) -> None:
+        """Add the bias to a top whose channels lie last, and apply the ReLU."""
+        bias = self.parameters[1].blob if self.layer.bias else None
+        if bias is not None or self.relu:
+            add_bias(self.backend, y.memory, bias, self.layer.n_filter, relu=self.relu)
 
     # The pass back
 

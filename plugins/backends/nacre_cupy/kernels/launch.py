@@ -128,6 +128,8 @@ class CudaKernel(LayerState, capturable=True, dtypes=("float32", "float64")):
 
     in_bf16 = False
     """Whether its blobs are of bf16 in a net that computes in that; else they are plain arrays of float32."""
+    as_below = False
+    """Whether its blobs are plain arrays unless its first bottom was written as another one: it only copies."""
     relu = False
     """Whether it applies the layer's neuron itself, a ReLU: see `apply_relu`."""
 

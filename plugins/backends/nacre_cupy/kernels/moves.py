@@ -19,7 +19,7 @@ from .launch import CudaKernel, not_floating, too_large
 class JoiningKernel(CudaKernel, reads=""):
     """Copies between a blob, and others that are its parts along an axis."""
 
-    in_bf16 = True
+    in_bf16 = as_below = True
 
     @classmethod
     def supports(cls, layer: Any, inputs: list[Any]) -> str | None:
@@ -79,14 +79,17 @@ class SliceKernel(JoiningKernel, reads=""):
         self._part(inputs[0], self.blobs, self.blobs)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
-        if diffs[0] is not None:
-            self._join(self.blobs_diff, diffs[0], self.blobs)
+        if diffs[0] is None:
+            return
+        if any(one is None for one in self.blobs_diff):  # no loss is behind it
+            diffs[0].memory.fill(0)
+        self._join(self.blobs_diff, diffs[0], self.blobs)
 
 
 class TransposeKernel(CudaKernel, reads=""):
     """Transpose, of any number of bottoms."""
 
-    in_bf16 = True
+    in_bf16 = as_below = True
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)

@@ -46,8 +46,6 @@ class LayerNormKernel(CudaKernel, reads="inputs"):
         packs = -(-self.size // each)
         self.lanes = THREADS if packs > 32 * LONG else min(1 << (packs - 1).bit_length(), 32)
         self.n_parts = parts_of(self.rows, self.size)
-        wanted = any(one.gradient is not None for one in self.parameters)
-        self.parts = self.backend.empty((2, self.n_parts, self.size), "float64") if wanted else None
 
     def _value(self, name: str) -> Array | None:
         return self.learned[name].blob if name in self.learned else None
@@ -61,11 +59,12 @@ class LayerNormKernel(CudaKernel, reads="inputs"):
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         x, dy, dx = inputs[0].memory, self.blobs_diff[0].memory, memory(diffs[0])
         (kept,) = self.intermediates
-        if self.parts is not None:
+        if any(one.gradient is not None for one in self.parameters):
+            sums = self.backend.scratch((2, self.n_parts, self.size), "float64")
             run = function(self.backend, "norm", f"norm_columns<{self.kind}>")
             blocks = -(-self.size // THREADS) * self.n_parts
-            run((blocks,), (THREADS,), (x, dy, kept, *self.parts, self.n_parts, self.rows, self.size))
-            for parts, name in zip(self.parts, ("scale", "bias"), strict=True):
+            run((blocks,), (THREADS,), (x, dy, kept, *sums, self.n_parts, self.rows, self.size))
+            for parts, name in zip(sums, ("scale", "bias"), strict=True):
                 gradient = self.learned[name].gradient if name in self.learned else None
                 if gradient is not None:
                     total(self.backend, parts, gradient)
