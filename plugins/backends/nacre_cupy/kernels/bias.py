@@ -44,10 +44,10 @@ class BiasGradient:
             total(self.view, self.parts, gradient)
 
 
-def parts_of(rows: int, channels: int) -> int:
+def parts_of(rows: int, channels: int, most: int = MOST_PARTS) -> int:
     """Return in how many parts the rows of an array (rows, channels) are summed up."""
     lines = THREADS // min(channels, THREADS)
-    return max(1, min(-(-rows // (lines * ROWS)), MOST_PARTS))
+    return max(1, min(-(-rows // (lines * ROWS)), most))
 
 
 def total(view: Any, parts: Array, gradient: Array) -> None:

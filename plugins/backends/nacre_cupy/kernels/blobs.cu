@@ -78,8 +78,12 @@ __global__ void copy_rows(const T *from, i64 from_start, i64 from_step, T *to, i
         }
     };
     const int most = Lanes<T>::most;
-    const bool fit = (width | from_start | from_step | to_start | to_step) % most == 0;
-    if (fit && aligned(from, to)) copy(Count<most>());
+    const auto fit = [=](i64 lanes) { // a power of 2
+        return (width | from_start | from_step | to_start | to_step) % lanes == 0 && aligned(from, to);
+    };
+    if (fit(most)) copy(Count<most>());
+    else if (most > 4 && fit(4)) copy(Count<4>());
+    else if (most > 2 && fit(2)) copy(Count<2>());
     else copy(Count<1>());
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any
 
 from nacre import Array
@@ -55,7 +56,7 @@ def copy_rows(view: Any, given: tuple[Array, int, int], made: tuple[Array, int, 
     """Copy rows of so many numbers out of an array into one of its type: each with where to begin, and a row's step."""
     kind = kind_of(given[0])
     numbers = [width, *given[1:], *made[1:]]
-    lanes = LANES[kind] if all(number % LANES[kind] == 0 for number in numbers) else 1
+    lanes = gcd(LANES[kind], *numbers)
     launch(view, "blobs", f"copy_rows<{kind}>", rows * width // lanes, *given, *made, rows, width)
 
 

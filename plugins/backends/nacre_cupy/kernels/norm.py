@@ -13,6 +13,8 @@ from .launch import LANES, THREADS, TYPES, CudaKernel, function, is_image, memor
 
 KEPT = 3
 """Numbers that are kept of a row, as `Kept` in norm.cu."""
+MOST_PARTS = 512
+"""Parts in which the gradients of scale and bias are summed up, at most: of packs few blocks would read much."""
 LONG = 8
 """Packs of each thread of a warp, above which a row is one for a whole block."""
 
@@ -45,7 +47,7 @@ class LayerNormKernel(CudaKernel, reads="inputs"):
         each = LANES[self.kind] if self.size % LANES[self.kind] == 0 else 1
         packs = -(-self.size // each)
         self.lanes = THREADS if packs > 32 * LONG else min(1 << (packs - 1).bit_length(), 32)
-        self.n_parts = parts_of(self.rows, self.size)
+        self.n_parts = parts_of(self.rows, self.size, MOST_PARTS)
 
     def _value(self, name: str) -> Array | None:
         return self.learned[name].blob if name in self.learned else None
