@@ -122,11 +122,12 @@ def test_what_lies_in_c_order_is_copied_in_it(compute: str) -> None:
 
 def test_a_part_that_no_loss_reads_has_a_gradient_of_0() -> None:
     layer: Any = SliceLayer(name="cut", bottoms="x", tops=["a", "b"])
-    kernel = object.__new__(SliceKernel)
+    kernel, backend = object.__new__(SliceKernel), ShimBackend()
     whole, one = Own((2, 6), "float32"), Own((2, 3), "float32")
     for blob in (whole, one):
-        blob.layout, blob.memory = "plain", np.full(blob.shape, 7.0, np.float32)
-    kernel.layer, kernel.backend, kernel.blobs, kernel.blobs_diff = layer, ShimBackend(), [one, one], [None, one]
+        blob.layout, blob.memory = "plain", backend.empty(blob.shape, blob.dtype)
+        blob.memory.fill(7)
+    kernel.layer, kernel.backend, kernel.blobs, kernel.blobs_diff = layer, backend, [one, one], [None, one]
     kernel.backward([whole], [whole])
     np.testing.assert_array_equal(whole.memory, [[0, 0, 0, 7, 7, 7]] * 2)
 
