@@ -55,6 +55,7 @@ LEARNED = {"LeNet-64": (0.003, 6), "CIFAR full-100": (0.01, 1), "LSTM-64": (0.01
 """Nets whose losses are compared: at which rate, and with how many trainings of the numpy backend's."""
 TIMED = ("tf32", "bf16")
 WAYS = ("forward", "data", "weight")
+UNCOMPILED = ["eager", "graph"]
 GOALS = {"best": 1.0, "LeNet, 64 to eager": 5.0}
 
 Pieces = Iterator[tuple[str, Callable[[], dict[str, Any]]]]
@@ -175,7 +176,9 @@ def _tests(settings: Settings, words: list[str]) -> Pieces:
     """Yield some tests, shared out over processes where pytest-xdist is there; each has a context on the device."""
     from .gpu_checks import command
 
-    given = ["pytest", "-v", "--tb=short", "-p", "no:cacheprovider", "--no-header", *words]
+    # pytest-benchmark, where it is installed, warns beside xdist, and warnings are errors here
+    without = ["-p", "no:cacheprovider", "-p", "no:benchmark"]
+    given = ["pytest", "-v", "--tb=short", *without, "--no-header", *words]
     given += ["--collect-only"] if settings.small else []
     count = min((os.cpu_count() or 1) // 2, MOST_PROCESSES)
     if find_spec("xdist") and count > 1 and not settings.small:
@@ -264,7 +267,7 @@ def curves(settings: Settings) -> Pieces:
 
 def speed(settings: Settings) -> Pieces:
     """Training steps beside PyTorch's, eager and as a CUDA graph."""
-    yield from _speed(settings, NETS, ["eager"] if settings.device == "cpu" else ["eager", "graph"])
+    yield from _speed(settings, NETS, UNCOMPILED)
 
 
 def compiled(settings: Settings) -> Pieces:
@@ -274,7 +277,7 @@ def compiled(settings: Settings) -> Pieces:
 
 def others(settings: Settings) -> Pieces:
     """As `speed`, of nets for which there is no goal."""
-    yield from _speed(settings, OTHERS, ["eager"] if settings.device == "cpu" else ["eager", "graph"])
+    yield from _speed(settings, OTHERS, UNCOMPILED)
 
 
 def _speed(settings: Settings, timed: dict[str, tuple[str, int]], modes: list[str]) -> Pieces:
@@ -283,6 +286,8 @@ def _speed(settings: Settings, timed: dict[str, tuple[str, int]], modes: list[st
     how: dict[str, Any] = {"backend": settings.backend, "device": settings.device, "rounds": 5, "kept": settings.kept}
     if settings.small:
         how |= {"rounds": 1, "seconds": 0.01}
+    if settings.device == "cpu":
+        modes = [mode for mode in modes if mode != "graph"]  # of which there is none
     for name, (net, batch) in list(timed.items())[: 1 if settings.small else None]:
         for precision in ("float32",) if settings.small else TIMED:
             batch = settings.batch or batch

@@ -4,6 +4,7 @@
 // are made in parts, each by one block, in float64, and a thread for each channel adds up the parts: always in one order.
 
 #include "common.cuh"
+#include "columns.cuh"
 
 struct Channels {
     u32 outer, channels, inner;
@@ -58,28 +59,16 @@ template <class T> struct Slopes { // gradients of the top, and them times the n
 // Where channels lie last: neighbours in a block are N neighbours each, and the rows of a part are shared out. There are
 // n_parts blocks for each 256 channels, of which fewer are needed where packs are read.
 template <int N, class Sum> __device__ void sum_rows(const Sum &sum, Channels c, double *parts, u32 n_parts) {
-    __shared__ double shared[256];
-    const u32 groups = c.channels / N, tiles = (groups + 255) / 256;
-    const u32 tile = blockIdx.x % tiles, part = blockIdx.x / tiles;
-    if (part >= n_parts) return;
-    const u32 here = groups - tile * 256 < 256 ? groups - tile * 256 : 256, lines = 256 / here;
-    const u32 group = threadIdx.x % here, line = threadIdx.x / here;
-    const u32 channel = (tile * 256 + group) * N;
-    double first[N], second[N];
-    for (int n = 0; n < N; n++) first[n] = second[n] = 0;
-    if (line < lines)
-        for (u32 row = part * lines + line; row < c.outer; row += n_parts * lines)
-            sum.template add<N>(row * c.channels + channel, first, second);
-#pragma unroll
-    for (int number = 0; number < 2 * N; number++) {
-        __syncthreads();
-        shared[threadIdx.x] = number < N ? first[number % N] : second[number % N];
-        __syncthreads();
-        if (line != 0) continue;
-        double all = 0;
-        for (u32 other = 0; other < lines; other++) all += shared[other * here + group];
-        parts[((i64)part * c.channels + channel + number % N) * 2 + number / N] = all;
-    }
+    const Columns<N> here(c.channels);
+    if (here.part >= n_parts) return;
+    double sums[2 * N];
+    for (int number = 0; number < 2 * N; number++) sums[number] = 0;
+    here.for_rows(c.outer, n_parts, [&](u32 row) {
+        sum.template add<N>(row * c.channels + here.column, sums, sums + N);
+    });
+    here.add_up(sums, [&](int number, double all) {
+        parts[((i64)here.part * c.channels + here.column + number % N) * 2 + number / N] = all;
+    });
 }
 
 // In C order: a block has a part of one channel, in packs of N along the images.

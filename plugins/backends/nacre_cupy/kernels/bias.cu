@@ -3,8 +3,7 @@
 // parts: always in one order.
 
 #include "common.cuh"
-
-const u32 BLOCK = 256;
+#include "columns.cuh"
 
 template <int N, class T> __device__ inline void add_to_rows(T *y, const float *bias, i64 size, u32 channels, bool relu) {
     const u32 first = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
@@ -31,36 +30,22 @@ template <class T> __global__ void bias_add(T *y, const float *bias, i64 size, i
 
 template <int N, class T>
 __device__ inline void gate_rows(const T *y, const T *dy, T *below, double *parts, u32 n_parts, i64 rows, u32 channels) {
-    __shared__ double shared[BLOCK];
-    const u32 groups = channels / N, tiles = (groups + BLOCK - 1) / BLOCK;
-    const u32 tile = blockIdx.x % tiles, part = blockIdx.x / tiles;
-    if (part >= n_parts) return;
-    const u32 here = groups - tile * BLOCK < BLOCK ? groups - tile * BLOCK : BLOCK, lines = BLOCK / here;
-    const u32 group = threadIdx.x % here, line = threadIdx.x / here, channel = (tile * BLOCK + group) * N;
+    const Columns<N> here(channels);
+    if (here.part >= n_parts) return;
     double sums[N];
     for (int n = 0; n < N; n++) sums[n] = 0;
-    if (line < lines)
-        for (i64 row = part * lines + line; row < rows; row += n_parts * lines) {
-            const i64 at = row * channels + channel; // of tops, which may have more numbers than u32 counts
-            Pack<T, N> pack = load<N>(dy + at);
-            if (y != nullptr) {
-                const Pack<T, N> top = load<N>(y + at);
-                for (int n = 0; n < N; n++)
-                    if (!(widen(top.at[n]) > 0)) pack.at[n] = narrow<T>(0);
-                store<N>(below + at, pack);
-            }
-            for (int n = 0; n < N; n++) sums[n] += (double)widen(pack.at[n]);
+    here.for_rows(rows, n_parts, [&](i64 row) {
+        const i64 at = row * channels + here.column; // of tops, which may have more numbers than u32 counts
+        Pack<T, N> pack = load<N>(dy + at);
+        if (y != nullptr) {
+            const Pack<T, N> top = load<N>(y + at);
+            for (int n = 0; n < N; n++)
+                if (!(widen(top.at[n]) > 0)) pack.at[n] = narrow<T>(0);
+            store<N>(below + at, pack);
         }
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-        __syncthreads();
-        shared[threadIdx.x] = sums[n];
-        __syncthreads();
-        if (line != 0) continue;
-        double all = 0;
-        for (u32 other = 0; other < lines; other++) all += shared[other * here + group];
-        parts[(i64)part * channels + channel + n] = all;
-    }
+        for (int n = 0; n < N; n++) sums[n] += (double)widen(pack.at[n]);
+    });
+    here.add_up(sums, [&](int n, double all) { parts[(i64)here.part * channels + here.column + n] = all; });
 }
 
 // Where there is y, writes dy where y is above 0, else 0, into `below`; sums up what is left of dy for each channel. There

@@ -11,6 +11,8 @@ from .launch import LANES, THREADS, launch
 
 KINDS = {"float32": "float", "float64": "double", "uint16": "bf16"}
 """The types of arrays, and what C++ calls their numbers: those of bf16 lie in arrays of uint16."""
+Piece = tuple[Array, int, int]
+"""A part of an array: the array, where it begins, and how far its rows lie apart."""
 TILE = 32
 """Rows and columns of the tiles in which matrices are transposed."""
 
@@ -52,8 +54,8 @@ def swap(view: Any, given: Array, made: Array) -> None:
     launch(view, "blobs", f"swap_to<{to}, {kind}>", items, given, made, first, second, width)
 
 
-def copy_rows(view: Any, given: tuple[Array, int, int], made: tuple[Array, int, int], rows: int, width: int) -> None:
-    """Copy rows of so many numbers out of an array into one of its type: each with where to begin, and a row's step."""
+def copy_rows(view: Any, given: Piece, made: Piece, rows: int, width: int) -> None:
+    """Copy rows of so many numbers out of a part of an array into one of another, of its type."""
     kind = kind_of(given[0])
     numbers = [width, *given[1:], *made[1:]]
     lanes = gcd(LANES[kind], *numbers)

@@ -12,7 +12,7 @@ from nacre_layers.shapes.concat import ConcatState
 from nacre_layers.shapes.slice import SliceState
 from nacre_layers.shapes.transpose import TransposeState
 
-from .blobs import copy_rows, transpose
+from .blobs import Piece, copy_rows, transpose
 from .launch import CudaKernel, not_floating, too_large
 
 
@@ -28,30 +28,30 @@ class JoiningKernel(CudaKernel, reads=""):
         whole = [sum(one.size for one in inputs)]
         return not_floating(inputs) or too_large([whole])
 
-    def _pieces(self, whole: Own, parts: Sequence[Own]) -> Iterator[tuple[int, int, int, int]]:
-        """Yield rows, width and start of each part in a whole, and the whole's width.
+    def _copies(
+        self, whole: Own, parts: Sequence[Own | None], shapes: Sequence[Own]
+    ) -> Iterator[tuple[Piece, Piece, int, int]]:
+        """Yield what `copy_rows` is told of a whole, each of its parts that is wanted, rows and width.
 
-        Beside images with the channels last, those of one channel or pixel, which lie in C order, lie so, too.
+        `shapes` are blobs as the parts are. Beside images with the channels last, those of one channel or pixel, which
+        lie in C order, lie so, too.
         """
         count = len(whole.shape)
-        order = next((in_memory(one) for one in (whole, *parts) if one.layout != "plain"), [*range(count)])
+        order = next((in_memory(one) for one in (whole, *shapes) if one.layout != "plain"), [*range(count)])
         place = order.index(self.layer.axis % count)
         rows, behind = (prod(whole.shape[axis] for axis in some) for some in (order[:place], order[place + 1 :]))
-        widths = [one.shape[order[place]] * behind for one in parts]
-        for width, start in zip(widths, accumulate(widths, initial=0), strict=False):
-            yield rows, width, start, sum(widths)
+        widths = [one.shape[order[place]] * behind for one in shapes]
+        for part, width, start in zip(parts, widths, accumulate(widths, initial=0), strict=False):
+            if part is not None:
+                yield (whole.memory, start, sum(widths)), (part.memory, 0, width), rows, width
 
     def _join(self, parts: Sequence[Own | None], whole: Own, shapes: Sequence[Own]) -> None:
-        """Copy parts into a whole; `shapes` are blobs as they are."""
-        for part, (rows, width, start, step) in zip(parts, self._pieces(whole, shapes), strict=True):
-            if part is not None:
-                copy_rows(self.backend, (part.memory, 0, width), (whole.memory, start, step), rows, width)
+        for there, part, rows, width in self._copies(whole, parts, shapes):
+            copy_rows(self.backend, part, there, rows, width)
 
     def _part(self, whole: Own, parts: Sequence[Own | None], shapes: Sequence[Own]) -> None:
-        """Copy a whole into its parts, those that are wanted."""
-        for part, (rows, width, start, step) in zip(parts, self._pieces(whole, shapes), strict=True):
-            if part is not None:
-                copy_rows(self.backend, (whole.memory, start, step), (part.memory, 0, width), rows, width)
+        for there, part, rows, width in self._copies(whole, parts, shapes):
+            copy_rows(self.backend, there, part, rows, width)
 
 
 class ConcatKernel(JoiningKernel, reads=""):

@@ -3,8 +3,7 @@
 // read from memory once, and then from a cache. Sums always have one order.
 
 #include "common.cuh"
-
-const u32 BLOCK = 256;
+#include "columns.cuh"
 
 // The sum over the threads of a row, for each of them. All threads of a warp call it, and of a block if rows have one each.
 template <class W> __device__ inline W row_sum(W value, u32 lanes) {
@@ -136,34 +135,23 @@ __global__ void norm_backward(const T *x, const T *dy, T *dx, const Wide<T> *sca
 template <int N, class T>
 __device__ inline void sum_columns(const T *x, const T *dy, const Kept<Wide<T>> *kept, double *scales, double *biases,
                                    u32 n_parts, i64 rows, u32 size) {
-    __shared__ double shared[BLOCK];
-    const u32 groups = size / N, tiles = (groups + BLOCK - 1) / BLOCK;
-    const u32 tile = blockIdx.x % tiles, part = blockIdx.x / tiles;
-    if (part >= n_parts) return;
-    const u32 here = groups - tile * BLOCK < BLOCK ? groups - tile * BLOCK : BLOCK, lines = BLOCK / here;
-    const u32 group = threadIdx.x % here, line = threadIdx.x / here, column = (tile * BLOCK + group) * N;
+    const Columns<N> here(size);
+    if (here.part >= n_parts) return;
     double sums[2 * N];
     for (int n = 0; n < 2 * N; n++) sums[n] = 0;
-    if (line < lines)
-        for (i64 row = part * lines + line; row < rows; row += n_parts * lines) {
-            const Pack<T, N> given = load<N>(x + row * size + column), gradient = load<N>(dy + row * size + column);
-            const Kept<Wide<T>> one = kept[row];
-            for (int n = 0; n < N; n++) {
-                const Wide<T> passed = widen(gradient.at[n]);
-                sums[n] += (double)(passed * one.normal(widen(given.at[n])));
-                sums[N + n] += (double)passed;
-            }
+    here.for_rows(rows, n_parts, [&](i64 row) {
+        const i64 at = row * size + here.column;
+        const Pack<T, N> given = load<N>(x + at), gradient = load<N>(dy + at);
+        const Kept<Wide<T>> one = kept[row];
+        for (int n = 0; n < N; n++) {
+            const Wide<T> passed = widen(gradient.at[n]);
+            sums[n] += (double)(passed * one.normal(widen(given.at[n])));
+            sums[N + n] += (double)passed;
         }
-#pragma unroll
-    for (int n = 0; n < 2 * N; n++) {
-        __syncthreads();
-        shared[threadIdx.x] = sums[n];
-        __syncthreads();
-        if (line != 0) continue;
-        double all = 0;
-        for (u32 other = 0; other < lines; other++) all += shared[other * here + group];
-        (n < N ? scales : biases)[(i64)part * size + column + n % N] = all;
-    }
+    });
+    here.add_up(sums, [&](int number, double all) {
+        (number < N ? scales : biases)[(i64)here.part * size + here.column + number % N] = all;
+    });
 }
 
 // The gradients of scale and bias, in parts, which `bias_total` adds up. There are n_parts blocks for each 256 columns, of
