@@ -20,7 +20,5 @@
         work(op, start, stop, worker, number);                                                                         \
     }
 
-enum { LARGE = 1 << 22 }; /* bytes; larger arrays are written past the caches, which would not keep them */
-
 #endif
 #endif

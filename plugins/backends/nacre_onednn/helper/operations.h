@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 35 };
+enum { HELPER_VERSION = 36 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, PAIR_LOSS, PAIR_LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -386,7 +386,7 @@ struct winograd {
     float *scratch;
     int64_t images, channels, height, width, filters, out_height, out_width, above, beside;
     int64_t x_blocked, y_blocked; /* whether they lie in blocks of channels, instead of with the channels last */
-    int64_t relu, groups, narrow;
+    int64_t relu, groups, narrow, paired; /* paired: products too are of bf16 */
     int64_t tiles, tall, broad, side; /* up to 64 tiles are worked on at a time; their edges; that of filters of a phase */
     int64_t x_step, y_step; /* the stride, of x; or of y where images have their gradients */
     int64_t deep, out_deep, depth, before; /* planes of x and of y, and those that a filter sees, from so far before on */
@@ -396,7 +396,8 @@ struct winograd {
 struct winograd_filters {
     const float *w;
     float *tiled;
-    int64_t filters, channels, groups, tall, broad, side, step, depth, back; /* back: for the gradient of the images */
+    int64_t filters, channels, groups, tall, broad, side, step, depth, narrow, paired;
+    int64_t back; /* for the gradient of the images */
 };
 
 enum { PRODUCT_DEPTH = 512, PRODUCT_TOGETHER = 16 }; /* products of a sum, and tiles of rows, at a time */

@@ -1,8 +1,8 @@
 /* The registers of one kind of instructions, for loops that are compiled once for each: the file that includes this defines
- * BITS before, 256 for AVX2 or 512 for AVX-512.
+ * BITS before, 256 for AVX2 or 512 for AVX-512, and ON if it needs more of the latter.
  *
  * ON         the target's attribute; INLINE_ON, for functions with arguments that are constants
- * WIDE       a register of WIDTH numbers of float32, which lie at any address
+ * WIDE       a register of WIDTH numbers of float32, which lie at any address but for STREAM, which writes past the caches
  * ALL, EACH  a number, or that at an address, in each place of a register
  */
 
@@ -20,6 +20,7 @@
 #define WIDTH 8
 #define LOAD _mm256_loadu_ps
 #define STORE _mm256_storeu_ps
+#define STREAM _mm256_stream_ps
 #define ZERO _mm256_setzero_ps
 #define ALL _mm256_set1_ps
 #define ADD _mm256_add_ps
@@ -30,11 +31,14 @@
 
 #else
 
+#ifndef ON
 #define ON __attribute__((target("avx512f")))
+#endif
 #define WIDE __m512
 #define WIDTH 16
 #define LOAD _mm512_loadu_ps
 #define STORE _mm512_storeu_ps
+#define STREAM _mm512_stream_ps
 #define ZERO _mm512_setzero_ps
 #define ALL _mm512_set1_ps
 #define ADD _mm512_add_ps
@@ -56,6 +60,7 @@ enum { HEIGHT = 12 };
 #endif
 
 enum { IN_LINE = ALIGNMENT / 4 }; /* numbers in a line of the caches */
+enum { LARGE = 1 << 22 };         /* bytes; larger arrays are written past the caches, which would not keep them */
 
 #define INLINE_ON static inline __attribute__((always_inline)) ON
 

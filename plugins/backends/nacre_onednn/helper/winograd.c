@@ -19,7 +19,10 @@
 
 #if defined(__x86_64__)
 
-static const struct winograd_loops *loops(void) { return instructions == AVX512 ? &winograd_on_avx512 : &winograd_on_avx2; }
+static const struct winograd_loops *loops(int64_t narrow, int64_t paired) {
+    if (narrow) return paired ? &winograd_in_pairs : &winograd_in_bf16;
+    return instructions == AVX512 ? &winograd_on_avx512 : &winograd_on_avx2;
+}
 
 static int64_t kind_of(int64_t tall, int64_t broad, int64_t side) {
     int64_t kind = 0;
@@ -38,20 +41,21 @@ static void *images_later(const void *images, int64_t group, int64_t apart, int6
 
 void run_winograd_filters(const struct machine *machine, const struct operation *op) {
     const struct winograd_filters *f = &op->winograd_filters;
-    const int64_t phases = f->depth * f->step * f->step, numbers = f->filters * f->channels;
+    const struct winograd_loops *all = loops(f->narrow, f->paired);
+    const int64_t phases = f->depth * f->step * f->step, numbers = f->filters * f->channels, words = numbers / (1 + f->paired);
     for (int64_t group = 0; group < f->groups; group++) {
         struct operation part = *op;
         part.winograd_filters.w = later(f->w, group, numbers * phases * f->side * f->side);
-        part.winograd_filters.tiled = later(f->tiled, group, plane_of(numbers * phases) * f->tall * f->broad);
-        share_out(machine, &part, loops()->filters[kind_of(f->tall, f->broad, f->side)],
-                  (f->back ? f->channels : f->filters) / loops()->lanes, 1);
+        part.winograd_filters.tiled = later(f->tiled, group, plane_of(words * phases) * f->tall * f->broad);
+        share_out(machine, &part, all->filters[kind_of(f->tall, f->broad, f->side)],
+                  (f->back ? f->channels : f->filters) / all->lanes, 1);
     }
 }
 
 /* The images of a group, of x and of y or dy. */
 static struct operation of_group(const struct operation *op, const struct convolution *w, int64_t group) {
     const struct winograd *o = &op->winograd;
-    const int64_t lanes = loops()->lanes, of_x = o->channels / lanes * w->in.part, of_y = o->filters / lanes * w->out.part;
+    const int64_t lanes = loops(o->narrow, o->paired)->lanes, of_x = o->channels / lanes * w->in.part, of_y = o->filters / lanes * w->out.part;
     struct operation part = *op;
     part.winograd.x = images_later(o->x, group, of_x, o->narrow);
     part.winograd.y = images_later(o->y, group, of_y, o->narrow);
@@ -61,11 +65,12 @@ static struct operation of_group(const struct operation *op, const struct convol
 
 void run_winograd(const struct machine *machine, const struct operation *op) {
     const struct winograd *o = &op->winograd;
-    struct convolution w = convolution(o, loops()->lanes);
-    const work_t strips = loops()->strips[o->narrow][kind_of(o->tall, o->broad, o->side)];
+    const struct winograd_loops *all = loops(o->narrow, o->paired);
+    struct convolution w = convolution(o, all->lanes);
+    const work_t strips = all->strips[kind_of(o->tall, o->broad, o->side)];
     for (int64_t group = 0; group < o->groups; group++) {
         struct operation part = of_group(op, &w, group);
-        part.winograd.w = later(o->w, group, plane_of(w.phases * w.filters * w.channels) * o->tall * o->broad);
+        part.winograd.w = later(o->w, group, plane_of(w.phases * w.filters * w.channels / (1 + o->paired)) * o->tall * o->broad);
         part.winograd.bias = later(o->bias, group, w.filters);
         share_out(machine, &part, strips, w.phases * pieces(&w), 1);
     }
@@ -73,17 +78,17 @@ void run_winograd(const struct machine *machine, const struct operation *op) {
 
 void run_winograd_weights(const struct machine *machine, const struct operation *op) {
     const struct winograd *o = &op->winograd;
-    struct convolution w = convolution(o, loops()->lanes);
-    const struct winograd_loops *all = loops();
+    const struct winograd_loops *all = loops(o->narrow, o->paired);
+    struct convolution w = convolution(o, all->lanes);
     const int64_t kind = kind_of(o->tall, o->broad, o->side), eights = w.filters / (all->lanes / 2);
     for (int64_t group = 0; group < o->groups; group++) {
         struct operation part = of_group(op, &w, group);
         struct winograd *p = &part.winograd;
         p->dw = later(o->dw, group, w.filters * w.channels * o->side * o->side), p->db = later(o->db, group, w.filters);
-        if (op->workers) share_out(machine, &part, all->alone[o->narrow][kind], op->workers, 1);
+        if (op->workers) share_out(machine, &part, all->alone[kind], op->workers, 1);
         for (int64_t begin = 0; !op->workers && begin < w.tiles; begin += w.room) {
             p->first = begin, p->end = smaller(begin + w.room, w.tiles), p->fresh = begin == 0;
-            share_out(machine, &part, all->both[o->narrow][kind], p->end - begin, 1);
+            share_out(machine, &part, all->both[kind], pieces_of(p->end - begin, 1 + o->paired), 1);
             share_out(machine, &part, all->add_products[kind], o->tall * o->broad * eights, 1);
         }
         share_out(machine, &part, all->filters_back[kind], w.filters, 1);

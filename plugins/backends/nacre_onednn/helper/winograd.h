@@ -80,15 +80,15 @@ static inline void turn_to(struct convolution *w, const struct winograd *o, int6
 /* How many pieces the tiles of a phase are. */
 static inline int64_t pieces(const struct convolution *w) { return pieces_of(w->tiles, w->room); }
 
-/* What the gradient of the filters needs: what `room` tiles of x and of dy become, (cells, tiles, channels or filters), of dy
- * with a cell more, the sums of their products, (cells, filters, channels), and of dy. */
+/* What the gradient of the filters needs: what `tiles`, or pairs of them, of x and of dy become, (cells, tiles, channels or
+ * filters), of dy with a cell more, the sums of their products, (cells, filters, channels), and of dy. */
 struct sums {
     float *u, *e, *products, *tops;
     int64_t plane_of_u, plane_of_e, plane, size;
 };
 
-static inline struct sums sums_of(const struct convolution *w, float *memory, int64_t part, int64_t cells) {
-    struct sums s = {.plane_of_u = plane_of(w->room * w->channels), .plane_of_e = plane_of(w->room * w->filters),
+static inline struct sums sums_of(const struct convolution *w, float *memory, int64_t part, int64_t cells, int64_t tiles) {
+    struct sums s = {.plane_of_u = plane_of(tiles * w->channels), .plane_of_e = plane_of(tiles * w->filters),
                      .plane = plane_of(w->filters * w->channels)};
     s.size = cells * (s.plane_of_u + s.plane_of_e + s.plane) + s.plane_of_e + w->filters;
     s.u = memory + part * s.size, s.e = s.u + cells * s.plane_of_u, s.products = s.e + (cells + 1) * s.plane_of_e;
@@ -103,12 +103,13 @@ static const struct tile {
     int64_t tall, broad, side;
 } TILINGS[KINDS] = {{3, 3, 2}, {4, 4, 3}, {5, 5, 2}, {6, 4, 3}, {6, 6, 3}, {6, 6, 5}};
 
-/* The loops for one kind of instructions: for each tile, and those that read or write images also for each type of them. */
+/* The loops for one kind of instructions, images and products: for each tile. */
 struct winograd_loops {
     int64_t lanes; /* channels in a register */
-    work_t filters[KINDS], strips[2][KINDS], both[2][KINDS], add_products[KINDS], filters_back[KINDS], alone[2][KINDS];
+    work_t filters[KINDS], strips[KINDS], both[KINDS], add_products[KINDS], filters_back[KINDS], alone[KINDS];
 };
 
-extern const struct winograd_loops winograd_on_avx2, winograd_on_avx512; /* on AVX2 images are of float32 alone */
+extern const struct winograd_loops winograd_on_avx2, winograd_on_avx512, winograd_in_bf16;
+extern const struct winograd_loops winograd_in_pairs; /* of bf16; the first two tiles */
 
 #endif

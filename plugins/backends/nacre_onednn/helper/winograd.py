@@ -43,16 +43,29 @@ class WinogradConvolution(DirectConvolution):
 
     Args:
         large: whether tiles have as many results as the digits of the images allow, instead of two by two.
+        narrow: whether images are of bf16.
+        paired: whether what tiles and filters become is rounded to bf16, so that a product multiplies pairs of them:
+            for images of bf16, and two by two results. Filters of a phase have 2 x 2 or 3 x 3 cells then; others of
+            bf16 have 5 x 5, or larger tiles.
     """
 
     KERNELS: ClassVar = {1: (2, 3, 5), 2: (4, 6)}
     """The kernels that are served, by their stride."""
 
     def __init__(
-        self, geometry: Geometry, *, relu: bool, keeps: bool, large: bool = False, narrow: bool = False
+        self,
+        geometry: Geometry,
+        *,
+        relu: bool,
+        keeps: bool,
+        large: bool = False,
+        narrow: bool = False,
+        paired: bool = False,
     ) -> None:
         super().__init__(geometry, relu=relu, keeps=keeps)
-        self.large, self.narrow = large, narrow
+        self.large, self.narrow, self.paired = large, narrow, paired
+        self.types = {"narrow": narrow, "paired": paired}
+        self.numbers = 2 if paired else 1
 
     def has(self, stage: str) -> bool:
         g = self.sizes
@@ -65,6 +78,8 @@ class WinogradConvolution(DirectConvolution):
         alike = (down.kernel, down.stride) == (across.kernel, across.stride)
         known = down.kernel in self.KERNELS.get(down.stride, ())
         if not (alike and known) or g.deep.kernel * down.kernel**2 > WINDOW:
+            return False
+        if self.narrow and (self.large or self.paired) == (self.side == 5):
             return False
         if self.large and self._results(stage) == (2, 2):
             return False
@@ -116,9 +131,9 @@ class WinogradConvolution(DirectConvolution):
         tiled = "Tiled weight" if self.keeps else "tiled weight"
         edges = self._edges("data" if back else "forward")
         cells = edges["tall"] * edges["broad"]
-        size = self.groups * _bytes(cells, sizes.channels * sizes.filters * self.many)
+        size = self.groups * _bytes(cells, sizes.channels * sizes.filters * self.many // self.numbers)
         counts = {"filters": self.sizes.filters, "channels": self.sizes.channels, "groups": self.groups}
-        filters = {**counts, **edges, "step": self.step, "depth": self.sizes.deep.kernel}
+        filters = {**counts, **edges, "step": self.step, "depth": self.sizes.deep.kernel, **self.types}
         tiling = HelperCall(
             {"w": (self.names[0], self.weight), "tiled": (tiled, size)},
             "winograd_filters",
@@ -129,8 +144,9 @@ class WinogradConvolution(DirectConvolution):
         channels = sizes.channels * self.many
         if back and self.step > 1:
             channels, numbers = sizes.filters * sizes.deep.kernel, _turned(numbers)
-        tiles = self._share(numbers, _tiles(cells * channels, LEAST.get(cells, TILES), MOST_TILES, ROOM))
-        scratch = (_bytes(cells, tiles * channels) + _bytes(cells, tiles * 2 * lanes())) * self.workers
+        words = channels // self.numbers
+        tiles = self._share(numbers, _tiles(cells * words, LEAST.get(cells, TILES), MOST_TILES, ROOM))
+        scratch = (_bytes(cells, tiles * words) + _bytes(cells, tiles * 2 * lanes())) * self.workers
         buffers = {
             "x": (x, x_desc.bytes),
             "w": (tiled, size),
@@ -157,15 +173,15 @@ class WinogradConvolution(DirectConvolution):
         also, (gradient, y) = into(*top, served(top[1]))
         edges = self._edges("weights")
         cells = edges["tall"] * edges["broad"]
-        together = cells * (channels + sizes.filters)
+        together = cells * (channels + sizes.filters) // self.numbers
         workers = self.workers if _bytes(cells, channels * sizes.filters) <= ALONE else 0
         tiles = (
             _tiles(together, TILES, MOST_TILES, ROOM)
             if workers
             else _tiles(together, MOST_TILES, MOST_OF_ALL, ROOM_OF_ALL)
         )
-        of_tops = tiles * sizes.filters
-        pieces = (tiles * channels, of_tops, channels * sizes.filters)
+        of_tops = tiles // self.numbers * sizes.filters
+        pieces = (tiles // self.numbers * channels, of_tops, channels * sizes.filters)
         sums = _bytes(1, of_tops) + 4 * sizes.filters
         scratch = (sum(_bytes(cells, piece) for piece in pieces) + sums) * max(workers, 1)
         buffers = {
@@ -184,7 +200,7 @@ class WinogradConvolution(DirectConvolution):
         steps = {"x_step": self.step, "y_step": 1}
         deep = sizes.deep
         planes = {"deep": deep.length, "out_deep": deep.count, "depth": deep.kernel, "before": deep.pad}
-        return {**sizes.numbers, **blocked, **steps, **planes, "groups": self.groups, "narrow": self.narrow}
+        return {**sizes.numbers, **blocked, **steps, **planes, **self.types, "groups": self.groups}
 
 
 def _bytes(cells: int, numbers: int) -> int:

@@ -1,10 +1,19 @@
-/* The loops of Winograd's filtering, see winograd.c, for the instructions of registers.h, which is included before. */
+/* The loops of Winograd's filtering, see winograd.c, for the instructions of registers.h. The file that includes this defines NARROW
+ * and PAIRED before, as 0 or 1: whether images are of bf16 instead of float32, and whether products are.
+ *
+ * A product multiplies words: numbers of float32, or pairs of bf16, of two channels that follow each other or, for the gradient of
+ * the filters, of two tiles.
+ */
+
+#include <string.h>
 
 #include <math.h>
 
 #include "lanes.h"
 #include "winograd.h"
 
+enum { NUMBERS = 1 + PAIRED }; /* in a word */
+enum { FURTHER = 8 * WIDTH };
 enum { TILES = WIDTH == 16 ? 12 : 6, HIGH = WIDTH / 2, MOST = 6, RESULTS = 4, WINDOW = WINOGRAD_WINDOW };
 
 INLINE_ON WIDE times(float factor, WIDE number) { return MUL(ALL(factor), number); }
@@ -93,70 +102,94 @@ INLINE_ON void combine(const WIDE *v, WIDE *to, const int edge, const int count,
     to[count - 1] = ADD(to[count - 1], v[edge - 1]);
 }
 
-/* Numbers of float32, or of bf16 if the constant `narrow` is 1: see narrow.h. */
-INLINE_ON WIDE read_numbers(const void *numbers, int64_t index, const int narrow) {
-#if BITS == 512
-    if (narrow) {
-        __m256i halves = _mm256_loadu_si256((const __m256i_u *)((const uint16_t *)numbers + index));
-        return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
-    }
-#endif
-    (void)narrow;
+/* Numbers of images. */
+INLINE_ON WIDE read_numbers(const void *numbers, int64_t index) {
+#if NARROW
+    __m256i halves = _mm256_loadu_si256((const __m256i_u *)((const uint16_t *)numbers + index));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+#else
     return LOAD((const float *)numbers + index);
-}
-
-INLINE_ON void write_numbers(void *numbers, int64_t index, WIDE number, const int narrow) {
-#if BITS == 512
-    if (narrow) {
-        __m512i bits = _mm512_castps_si512(number), high = _mm512_srli_epi32(bits, 16);
-        __m512i even = _mm512_add_epi32(_mm512_and_si512(high, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7FFF));
-        __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, even), 16);
-        __mmask16 is_nan = _mm512_cmp_ps_mask(number, number, _CMP_UNORD_Q);
-        rounded = _mm512_mask_or_epi32(rounded, is_nan, high, _mm512_set1_epi32(0x40));
-        _mm256_storeu_si256((__m256i_u *)((uint16_t *)numbers + index), _mm512_cvtepi32_epi16(rounded));
-        return;
-    }
 #endif
-    (void)narrow;
-    STORE((float *)numbers + index, number);
 }
 
-/* Filters (filters, channels, planes, rows, columns) as (cells, filters / 16, channels of all planes and phases, 16); for the
- * gradient of images turned round, with filters and channels in each other's place. Pieces are 16 filters, or channels. */
+INLINE_ON void write_numbers(void *numbers, int64_t index, WIDE number) {
+#if NARROW
+    _mm256_storeu_si256((__m256i_u *)((uint16_t *)numbers + index), (__m256i)_mm512_cvtneps_pbh(number));
+#else
+    STORE((float *)numbers + index, number);
+#endif
+}
+
+/* Numbers of float32 as words: of two registers one of pairs, or the first as it is. */
+INLINE_ON WIDE words_of(WIDE first, WIDE second) {
+#if PAIRED
+    __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(first));
+    __m512i high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(second));
+    return (WIDE)_mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+#else
+    (void)second;
+    return first;
+#endif
+}
+
+/* Cells of sixteen channels in as many numbers as there are, that is in words of `u`. */
+INLINE_ON void write_cell(float *to, WIDE cell) {
+#if PAIRED
+    _mm256_storeu_si256((__m256i_u *)to, (__m256i)_mm512_cvtneps_pbh(cell));
+#else
+    STORE(to, cell);
+#endif
+}
+
+/* Filters (filters, channels, planes, rows, columns) as (cells, filters / 16, channels of all planes and phases, 16), where channels
+ * are words; for the gradient of images turned round, with filters and channels in each other's place. Pieces are 16 filters, or
+ * channels. */
 INLINE_ON void filters(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall,
-                           const int broad, const int side, const int narrow) {
+                           const int broad, const int side) {
     const struct winograd_filters *f = &op->winograd_filters;
     const int64_t given = f->channels, back = f->back, step = f->step, phases = step * step, depth = f->depth;
-    const int64_t ins = depth * (back ? f->filters : phases * given), plane = plane_of(f->filters * depth * phases * given);
+    const int64_t ins = depth * (back ? f->filters : phases * given) / NUMBERS;
+    const int64_t plane = plane_of(f->filters * depth * phases * given / NUMBERS);
     const int64_t row = step * side, window = depth * row * row;
-    (void)worker, (void)narrow;
+    const int past = 4 * tall * broad * plane > LARGE;
+    (void)worker;
     for (int64_t part = start; part < stop; part++)
-        for (int64_t in = 0; in < (back ? f->filters : given); in++) {
-            _Alignas(64) float lanes[WINDOW * WIDTH];
-            gather(f->w + (back ? in * given + part * WIDTH : part * WIDTH * given + in) * window,
-                   4 * (back ? window : given * window), WIDTH, window, lanes);
+        for (int64_t in = 0; in < (back ? f->filters : given); in += NUMBERS) {
+            _Alignas(64) float lanes[NUMBERS][WINDOW * WIDTH];
+            for (int which = 0; which < NUMBERS; which++)
+                gather(f->w + (back ? (in + which) * given + part * WIDTH : part * WIDTH * given + in + which) * window,
+                       4 * (back ? window : given * window), WIDTH, window, lanes[which]);
             for (int64_t number = 0; number < depth * phases; number++) {
-                WIDE once[MOST][MOST], column[MOST], cells[MOST];
+                WIDE once[MOST][MOST], column[MOST], cells[NUMBERS][MOST][MOST];
                 struct phase at = phase(number * given, given, step);
                 int64_t first = (back ? depth - 1 - at.plane : at.plane) * row * row;
-                for (int right = 0; right < side; right++) {
-                    for (int down = 0; down < side; down++) {
-                        int64_t y = step * (back ? side - 1 - down : down) + at.down;
-                        int64_t x = step * (back ? side - 1 - right : right) + at.right;
-                        column[down] = LOAD(lanes + (first + y * row + x) * WIDTH);
+                for (int which = 0; which < NUMBERS; which++) {
+                    for (int right = 0; right < side; right++) {
+                        WIDE line[MOST];
+                        for (int down = 0; down < side; down++) {
+                            int64_t y = step * (back ? side - 1 - down : down) + at.down;
+                            int64_t x = step * (back ? side - 1 - right : right) + at.right;
+                            column[down] = LOAD(lanes[which] + (first + y * row + x) * WIDTH);
+                        }
+                        evaluate(column, line, tall, side, 1);
+                        for (int down = 0; down < tall; down++) once[down][right] = line[down];
                     }
-                    evaluate(column, cells, tall, side, 1);
-                    for (int down = 0; down < tall; down++) once[down][right] = cells[down];
+                    for (int down = 0; down < tall; down++) evaluate(once[down], cells[which][down], broad, side, 1);
                 }
-                int64_t line = back ? (number % phases * given / WIDTH + part) * ins + at.plane * f->filters + in
-                                    : part * ins + number * given + in;
+                int64_t line = back ? (number % phases * given / WIDTH + part) * ins + (at.plane * f->filters + in) / NUMBERS
+                                    : part * ins + (number * given + in) / NUMBERS;
                 float *to = f->tiled + line * WIDTH;
-                for (int down = 0; down < tall; down++, to += broad * plane) {
-                    evaluate(once[down], cells, broad, side, 1);
-                    for (int right = 0; right < broad; right++) STORE(to + right * plane, cells[right]);
-                }
+                for (int down = 0; down < tall; down++, to += broad * plane)
+                    for (int right = 0; right < broad; right++) {
+                        WIDE words = words_of(cells[0][down][right], cells[NUMBERS - 1][down][right]);
+                        if (past)
+                            STREAM(to + right * plane, words);
+                        else
+                            STORE(to + right * plane, words);
+                    }
             }
         }
+    if (past) _mm_sfence(); /* other threads see what was written straight to memory */
 }
 /* Where the channels of a register are in a plane, or -1 if there is no such plane; `top` and `left` become those of a tile whose numbers,
  * or results, begin there. */
@@ -167,13 +200,13 @@ static inline int64_t corner(const struct images *s, int64_t part, struct origin
     if ((uint64_t)plane >= (uint64_t)s->deep) return -1;
     return begin.image * s->image + at.channel / WIDTH * s->part + plane * s->plane;
 }
-/* A tile of x of the channels of a register; if `is_bad` is not NULL, numbers that are not finite become 0, and are noted there. */
+/* A tile of x of the channels of a register, in words; if `is_bad` is not NULL, numbers that are not finite become 0, and are noted there. */
 INLINE_ON void read_tile(const void *x, const struct images *s, int64_t part, struct origin begin, float *to,
-                             int64_t plane, uint8_t (*is_bad)[MOST], const int tall, const int broad, const int narrow) {
+                             int64_t plane, uint8_t (*is_bad)[MOST], const int tall, const int broad) {
     WIDE once[MOST][MOST], cells[MOST];
     int64_t top, left, at = corner(s, part, begin, &top, &left);
     if (at < 0) {
-        for (int cell = 0; cell < tall * broad; cell++) STORE(to + cell * plane, ZERO());
+        for (int cell = 0; cell < tall * broad; cell++) write_cell(to + cell * plane, ZERO());
         return;
     }
     int inside = top >= 0 && left >= 0 && top + s->step * (tall - 1) < s->height && left + s->step * (broad - 1) < s->width;
@@ -182,7 +215,7 @@ INLINE_ON void read_tile(const void *x, const struct images *s, int64_t part, st
         for (int down = 0; down < tall; down++) {
             int64_t i = top + s->step * down, j = left + s->step * right;
             int there = inside || ((uint64_t)i < (uint64_t)s->height && (uint64_t)j < (uint64_t)s->width);
-            lines[down] = there ? read_numbers(x, at + i * s->row + j * s->pixel, narrow) : ZERO();
+            lines[down] = there ? read_numbers(x, at + i * s->row + j * s->pixel) : ZERO();
             if (is_bad) lines[down] = only_finite(lines[down], &is_bad[down][right]);
         }
         transform(lines, cells, tall);
@@ -190,27 +223,32 @@ INLINE_ON void read_tile(const void *x, const struct images *s, int64_t part, st
     }
     for (int down = 0; down < tall; down++, to += broad * plane) {
         transform(once[down], cells, broad);
-        for (int right = 0; right < broad; right++) STORE(to + right * plane, cells[right]);
+        for (int right = 0; right < broad; right++) write_cell(to + right * plane, cells[right]);
     }
 }
+
+#if PAIRED
+#define DOT(sum, one, other) _mm512_dpbf16_ps(sum, (__m512bh)(one), (__m512bh)(other))
+#else
+#define DOT(sum, one, other) FMA(one, other, sum)
+#endif
 
 /* Twelve tiles times 32 filters, or 16. Sums of so many channels are added up, since one sum of all would lose digits, but
  * none that bf16 has. */
 enum { TOGETHER = 32 };
 
-INLINE_ON void product(const float *u, const float *v, float *m, int64_t channels, const int wide, const int narrow) {
-    const int64_t together = narrow ? channels : TOGETHER;
-    for (int64_t begin = 0; begin < channels; begin += together) {
+INLINE_ON void multiply(const float *u, const float *v, float *m, int64_t words, const int wide) {
+    const int64_t together = NARROW ? words : TOGETHER;
+    for (int64_t begin = 0; begin < words; begin += together) {
         WIDE sums[TILES][2];
         for (int tile = 0; tile < TILES; tile++)
             for (int half = 0; half <= wide; half++) sums[tile][half] = ZERO();
-        for (int64_t channel = begin; channel < smaller(begin + together, channels); channel++) {
+        for (int64_t word = begin; word < smaller(begin + together, words); word++) {
             WIDE weights[2];
-            for (int half = 0; half <= wide; half++) weights[half] = LOAD(v + (half * channels + channel) * WIDTH);
+            for (int half = 0; half <= wide; half++) weights[half] = LOAD(v + (half * words + word) * WIDTH);
             for (int tile = 0; tile < TILES; tile++) {
-                WIDE number = EACH(&u[tile * channels + channel]);
-                for (int half = 0; half <= wide; half++)
-                    sums[tile][half] = FMA(number, weights[half], sums[tile][half]);
+                WIDE number = EACH(&u[tile * words + word]);
+                for (int half = 0; half <= wide; half++) sums[tile][half] = DOT(sums[tile][half], number, weights[half]);
             }
         }
         for (int tile = 0; tile < TILES; tile++)
@@ -221,10 +259,19 @@ INLINE_ON void product(const float *u, const float *v, float *m, int64_t channel
     }
 }
 
+/* Functions of their own: among other code the compiler would keep weights in memory instead of registers. */
+ON static __attribute__((noinline)) void product_of_16(const float *u, const float *v, float *m, int64_t words) {
+    multiply(u, v, m, words, 0);
+}
+
+ON static __attribute__((noinline)) void product_of_32(const float *u, const float *v, float *m, int64_t words) {
+    multiply(u, v, m, words, 1);
+}
+
 /* The results of a tile of 16 filters; returns whether one is NaN. If `is_bad` is not NULL, those become NaN whose windows
  * have such a number. */
 INLINE_ON int write_tile(const struct winograd *o, const struct images *s, const float *m, int64_t plane, int64_t part,
-                             struct origin begin, uint8_t (*is_bad)[MOST], const int tall, const int broad, const int side, const int narrow) {
+                             struct origin begin, uint8_t (*is_bad)[MOST], const int tall, const int broad, const int side) {
     const int rows = tall + 1 - side, columns = broad + 1 - side;
     int with_nan = 0;
     const WIDE bias = o->bias ? LOAD(o->bias + part * WIDTH) : ZERO();
@@ -247,7 +294,7 @@ INLINE_ON int write_tile(const struct winograd *o, const struct images *s, const
             for (int cell = 0; is_bad && cell < side * side; cell++)
                 if (is_bad[down + cell / side][right + cell % side]) sum = ALL(NAN);
             if (o->relu) sum = MAX(ZERO(), sum);
-            write_numbers(o->y, at + i * s->row + j * s->pixel, sum, narrow);
+            write_numbers(o->y, at + i * s->row + j * s->pixel, sum);
         }
     }
     return with_nan;
@@ -256,71 +303,69 @@ INLINE_ON int write_tile(const struct winograd *o, const struct images *s, const
  * number of a row are in no other result. Of four it gets into all of them. */
 INLINE_ON void write_apart(const struct convolution *w, const struct winograd *o, const float *v, int64_t plane_of_v,
                                struct origin at, float *u, int64_t plane, float *m, int64_t plane_of_m, const int tall, const int broad,
-                               const int side, const int narrow) {
+                               const int side) {
     uint8_t is_bad[MOST][MOST] = {{0}};
     for (int64_t part = 0; part < w->channels / WIDTH; part++)
-        read_tile(o->x, &w->in, part, at, u + part * WIDTH, plane, is_bad, tall, broad, narrow);
+        read_tile(o->x, &w->in, part, at, u + part * WIDTH / NUMBERS, plane, is_bad, tall, broad);
+    const int64_t words = w->channels / NUMBERS;
     for (int64_t part = 0; part < w->filters / WIDTH; part++) {
         for (int64_t cell = 0; cell < tall * broad; cell++)
-            product(u + cell * plane, v + cell * plane_of_v + part * w->channels * WIDTH, m + cell * plane_of_m, w->channels, 0,
-                    narrow);
-        write_tile(o, &w->out, m, plane_of_m, part, at, is_bad, tall, broad, side, narrow);
+            product_of_16(u + cell * plane, v + cell * plane_of_v + part * words * WIDTH, m + cell * plane_of_m, words);
+        write_tile(o, &w->out, m, plane_of_m, part, at, is_bad, tall, broad, side);
     }
 }
 
 /* y = x * w + b, and ReLU behind it. Scratch for each worker: what tiles become, and their results. Pieces are so many tiles
  * as there is room for, of one phase after the other. */
 INLINE_ON void strips(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall, const int broad,
-                          const int side, const int narrow) {
+                          const int side) {
     struct convolution w = convolution(&op->winograd, WIDTH);
     const int cells = tall * broad;
-    int64_t plane = plane_of(w.room * w.channels), plane_of_m = plane_of(w.room * 2 * WIDTH), parts = w.filters / WIDTH;
-    int64_t plane_of_v = plane_of(w.phases * w.filters * w.channels);
+    const int64_t words = w.channels / NUMBERS, parts = w.filters / WIDTH;
+    int64_t plane = plane_of(w.room * words), plane_of_m = plane_of(w.room * 2 * WIDTH);
+    int64_t plane_of_v = plane_of(w.phases * w.filters * words);
     float *u = op->winograd.scratch + worker * cells * (plane + plane_of_m), *m = u + cells * plane;
     for (int64_t strip = start; strip < stop; strip++) {
         int64_t number = strip / pieces(&w), begin = strip % pieces(&w) * w.room, count = smaller(w.room, w.tiles - begin);
-        const float *v = op->winograd.w + number * w.filters * w.channels;
+        const float *v = op->winograd.w + number * w.filters * words;
         if (w.phases > 1) turn_to(&w, &op->winograd, number);
         uint64_t with_nan = 0;
         for (int64_t tile = 0; tile < count; tile++) {
             struct origin at = origin(&w, begin + tile);
             for (int64_t part = 0; part < w.channels / WIDTH; part++)
-                read_tile(op->winograd.x, &w.in, part, at, u + tile * w.channels + part * WIDTH, plane, NULL, tall, broad, narrow);
+                read_tile(op->winograd.x, &w.in, part, at, u + tile * words + part * WIDTH / NUMBERS, plane, NULL, tall, broad);
         }
         for (int64_t part = 0; part < parts; part += 2) {
             int wide = part + 1 < parts;
             for (int64_t cell = 0; cell < cells; cell++)
                 for (int64_t tile = 0; tile < count; tile += TILES) {
-                    const float *weights = v + cell * plane_of_v + part * w.channels * WIDTH;
+                    const float *weights = v + cell * plane_of_v + part * words * WIDTH;
                     float *to = m + cell * plane_of_m + tile * 2 * WIDTH;
-                    if (wide)
-                        product(u + cell * plane + tile * w.channels, weights, to, w.channels, 1, narrow);
-                    else
-                        product(u + cell * plane + tile * w.channels, weights, to, w.channels, 0, narrow);
+                    (wide ? product_of_32 : product_of_16)(u + cell * plane + tile * words, weights, to, words);
                 }
             for (int64_t tile = 0; tile < count; tile++) {
                 struct origin at = origin(&w, begin + tile);
                 for (int half = 0; half <= wide; half++)
                     if (write_tile(&op->winograd, &w.out, m + (tile * 2 + half) * WIDTH, plane_of_m, part + half, at, NULL,
-                                   tall, broad, side, narrow))
+                                   tall, broad, side))
                         with_nan |= 1ull << tile;
             }
         }
         for (int64_t tile = 0; (tall > side + 1 || broad > side + 1) && with_nan >> tile && tile < count; tile++)
             if (with_nan >> tile & 1)
                 write_apart(&w, &op->winograd, v, plane_of_v, origin(&w, begin + tile), u, plane, m, plane_of_m, tall, broad,
-                            side, narrow);
+                            side);
     }
 }
 /* The gradients of a tile's results of 16 filters, of which so many rows and columns are there; their sum is the last cell. */
 INLINE_ON void read_top(const void *dy, int64_t at, const struct images *s, int64_t rows_there, int64_t columns_there, float *to,
-                            int64_t plane, const int tall, const int broad, const int side, const int narrow) {
+                            int64_t plane, const int tall, const int broad, const int side) {
     const int rows = tall + 1 - side, columns = broad + 1 - side;
     WIDE once[MOST][RESULTS], line[RESULTS], cells[MOST], sum = ZERO();
     for (int right = 0; right < columns; right++) {
         for (int row = 0; row < rows; row++) {
             int there = row < rows_there && right < columns_there;
-            line[row] = there ? read_numbers(dy, at + row * s->row + right * s->pixel, narrow) : ZERO();
+            line[row] = there ? read_numbers(dy, at + row * s->row + right * s->pixel) : ZERO();
             sum = ADD(sum, line[row]);
         }
         evaluate(line, cells, tall, rows, 0);
@@ -328,26 +373,61 @@ INLINE_ON void read_top(const void *dy, int64_t at, const struct images *s, int6
     }
     for (int down = 0; down < tall; down++, to += broad * plane) {
         evaluate(once[down], cells, broad, columns, 0);
-        for (int right = 0; right < broad; right++) STORE(to + right * plane, cells[right]);
+        for (int right = 0; right < broad; right++) write_cell(to + right * plane, cells[right]);
     }
     STORE(to, sum);
 }
-/* The gradients of filters and bias. Scratch: the sums of a worker, for each worker, or one for all. Pieces are tiles
- * here, ... */
+
+#if PAIRED
+/* The cells of two tiles as words; of what is behind them the sum. */
+INLINE_ON void pair(const float (*cells)[(MOST * MOST + 1) * WIDTH], int64_t count, int sum, float *to, int64_t plane) {
+    for (int64_t cell = 0; cell < count; cell++, to += plane) {
+        __m256i one = _mm256_load_si256((const __m256i *)(cells[0] + cell * WIDTH));
+        __m256i other = _mm256_load_si256((const __m256i *)(cells[1] + cell * WIDTH));
+        __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(other), 16);
+        STORE(to, (WIDE)_mm512_or_si512(_mm512_cvtepu16_epi32(one), high));
+    }
+    if (sum) STORE(to, ADD(LOAD(cells[0] + count * WIDTH), LOAD(cells[1] + count * WIDTH)));
+}
+#endif
+
+/* The gradients of filters and bias. Scratch: the sums of a worker, for each worker, or one for all. Pieces are tiles, or
+ * pairs of them, here, ... */
 INLINE_ON void both(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall, const int broad,
-                        const int side, const int narrow) {
+                        const int side) {
     struct convolution w = convolution(&op->winograd, WIDTH);
-    struct sums s = sums_of(&w, op->winograd.scratch, 0, tall * broad);
+    struct sums s = sums_of(&w, op->winograd.scratch, 0, tall * broad, w.room / NUMBERS);
     (void)worker;
-    for (int64_t tile = start; tile < stop; tile++) {
-        struct origin at = origin(&w, op->winograd.first + tile);
-        int64_t top = at.image * w.out.image + at.plane * w.out.plane + at.row * w.out.row + at.column * w.out.pixel;
+    const struct winograd *o = &op->winograd;
+    for (int64_t piece = start; piece < stop; piece++) {
+        struct origin at[NUMBERS];
+        int64_t top[NUMBERS], first = o->first + piece * NUMBERS;
+        for (int which = 0; which < NUMBERS; which++) {
+            struct origin one = at[which] = origin(&w, first + which);
+            top[which] = one.image * w.out.image + one.plane * w.out.plane + one.row * w.out.row + one.column * w.out.pixel;
+        }
+#if PAIRED
+        _Alignas(64) float cells[NUMBERS][(MOST * MOST + 1) * WIDTH];
+        const int count = first + 1 < o->end ? NUMBERS : 1;
+        if (count < NUMBERS) memset(cells[1], 0, sizeof cells[1]);
+        for (int64_t part = 0; part < w.channels / WIDTH; part++) {
+            for (int which = 0; which < count; which++)
+                read_tile(o->x, &w.in, part, at[which], cells[which], WIDTH, NULL, tall, broad);
+            pair(cells, tall * broad, 0, s.u + piece * w.channels + part * WIDTH, s.plane_of_u);
+        }
+        for (int64_t part = 0; part < w.filters / WIDTH; part++) {
+            for (int which = 0; which < count; which++)
+                read_top(o->dy, top[which] + part * w.out.part, &w.out, w.out.height - at[which].row,
+                         w.out.width - at[which].column, cells[which], WIDTH, tall, broad, side);
+            pair(cells, tall * broad, 1, s.e + piece * w.filters + part * WIDTH, s.plane_of_e);
+        }
+#else
         for (int64_t part = 0; part < w.channels / WIDTH; part++)
-            read_tile(op->winograd.x, &w.in, part, at, s.u + tile * w.channels + part * WIDTH, s.plane_of_u, NULL, tall, broad,
-                      narrow);
+            read_tile(o->x, &w.in, part, *at, s.u + piece * w.channels + part * WIDTH, s.plane_of_u, NULL, tall, broad);
         for (int64_t part = 0; part < w.filters / WIDTH; part++)
-            read_top(op->winograd.dy, top + part * w.out.part, &w.out, w.out.height - at.row, w.out.width - at.column,
-                     s.e + tile * w.filters + part * WIDTH, s.plane_of_e, tall, broad, side, narrow);
+            read_top(o->dy, *top + part * w.out.part, &w.out, w.out.height - at->row, w.out.width - at->column,
+                     s.e + piece * w.filters + part * WIDTH, s.plane_of_e, tall, broad, side);
+#endif
     }
 }
 
@@ -362,7 +442,7 @@ INLINE_ON void outer(const float *u, const float *e, float *sums, int64_t tiles,
         for (int part = 0; part < parts; part++) x[part] = LOAD(u + part * WIDTH);
         for (int f = 0; f < HIGH; f++) {
             WIDE top = EACH(&e[f]);
-            for (int part = 0; part < parts; part++) kept[f][part] = FMA(top, x[part], kept[f][part]);
+            for (int part = 0; part < parts; part++) kept[f][part] = DOT(kept[f][part], top, x[part]);
         }
     }
     for (int f = 0; f < HIGH; f++)
@@ -374,12 +454,12 @@ INLINE_ON void outer(const float *u, const float *e, float *sums, int64_t tiles,
 
 /* ... a cell of eight filters here, ... */
 INLINE_ON void add_products(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall, const int broad,
-                                const int side, const int narrow) {
+                                const int side) {
     struct convolution w = convolution(&op->winograd, WIDTH);
-    struct sums s = sums_of(&w, op->winograd.scratch, 0, tall * broad);
-    int64_t tiles = op->winograd.end - op->winograd.first, eights = w.filters / HIGH;
+    struct sums s = sums_of(&w, op->winograd.scratch, 0, tall * broad, w.room / NUMBERS);
+    int64_t tiles = pieces_of(op->winograd.end - op->winograd.first, NUMBERS), eights = w.filters / HIGH;
     int fresh = op->winograd.fresh != 0;
-    (void)worker, (void)side, (void)narrow;
+    (void)worker, (void)side;
     for (int64_t task = start; task < stop; task++) {
         int64_t cell = task / eights, filter = task % eights * HIGH;
         const float *u = s.u + cell * s.plane_of_u, *e = s.e + cell * s.plane_of_e + filter;
@@ -406,12 +486,12 @@ INLINE_ON void add_products(const struct operation *op, int64_t start, int64_t s
 
 /* ... and filters here, whose sums of all workers are added up. */
 INLINE_ON void filters_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall, const int broad,
-                                const int side, const int narrow) {
+                                const int side) {
     struct convolution w = convolution(&op->winograd, WIDTH);
-    struct sums s = sums_of(&w, op->winograd.scratch, 0, tall * broad);
+    struct sums s = sums_of(&w, op->winograd.scratch, 0, tall * broad, w.room / NUMBERS);
     const int64_t given = w.in.channels, step = w.in.step, row = step * side, window = op->winograd.depth * row * row;
     int64_t workers = larger(op->workers, 1);
-    (void)worker, (void)narrow;
+    (void)worker;
     for (int64_t filter = start; filter < stop; filter++) {
         for (int64_t begin = 0; begin < given; begin += WIDTH) {
             _Alignas(64) float lanes[WINDOW * WIDTH];
@@ -422,6 +502,7 @@ INLINE_ON void filters_back(const struct operation *op, int64_t start, int64_t s
                 for (int right = 0; right < broad; right++) {
                     for (int down = 0; down < tall; down++) {
                         const float *cell = products + (down * broad + right) * s.plane;
+                        _mm_prefetch((const char *)(cell + FURTHER), _MM_HINT_T0);
                         column[down] = LOAD(cell);
                         for (int64_t worker = 1; worker < workers; worker++)
                             column[down] = ADD(column[down], LOAD(cell + worker * s.size));
@@ -447,48 +528,42 @@ INLINE_ON void filters_back(const struct operation *op, int64_t start, int64_t s
 
 /* The first two, all by one worker, over its share of the tiles. Pieces are workers. */
 INLINE_ON void alone(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall, const int broad,
-                         const int side, const int narrow) {
+                         const int side) {
     struct convolution w = convolution(&op->winograd, WIDTH);
     for (int64_t one = start; one < stop; one++) {
         int64_t end = w.tiles * (one + 1) / op->workers, from = w.tiles * one / op->workers;
         struct operation mine = *op;
-        mine.winograd.scratch = sums_of(&w, op->winograd.scratch, one, tall * broad).u;
+        mine.winograd.scratch = sums_of(&w, op->winograd.scratch, one, tall * broad, w.room / NUMBERS).u;
         for (int64_t begin = from; begin < end || begin == from; begin += w.room) {
             mine.winograd.first = begin, mine.winograd.end = smaller(begin + w.room, end), mine.winograd.fresh = begin == from;
-            both(&mine, 0, mine.winograd.end - begin, worker, tall, broad, side, narrow);
-            add_products(&mine, 0, tall * broad * w.filters / HIGH, worker, tall, broad, side, narrow);
+            both(&mine, 0, pieces_of(mine.winograd.end - begin, NUMBERS), worker, tall, broad, side);
+            add_products(&mine, 0, tall * broad * w.filters / HIGH, worker, tall, broad, side);
         }
     }
 }
 
-#define FOR(work, tall, broad, side, narrow)                                                                           \
-    ON static void work##_##tall##broad##side##narrow(const struct operation *op, int64_t start, int64_t stop,         \
-                                                      int64_t worker) {                                                \
-        work(op, start, stop, worker, tall, broad, side, narrow);                                                      \
+#define FOR(work, tall, broad, side)                                                                                   \
+    ON static void work##_##tall##broad##side(const struct operation *op, int64_t start, int64_t stop, int64_t worker) { \
+        work(op, start, stop, worker, tall, broad, side);                                                              \
     }
-#define FOR_TILES(work, narrow)                                                                                        \
-    FOR(work, 3, 3, 2, narrow) FOR(work, 4, 4, 3, narrow) FOR(work, 5, 5, 2, narrow)                                   \
-    FOR(work, 6, 4, 3, narrow) FOR(work, 6, 6, 3, narrow) FOR(work, 6, 6, 5, narrow)
-#define OF_TILES(work, narrow)                                                                                         \
-    {work##_332##narrow, work##_443##narrow, work##_552##narrow, work##_643##narrow, work##_663##narrow, work##_665##narrow}
-
-FOR_TILES(filters, 0)
-FOR_TILES(strips, 0)
-FOR_TILES(both, 0)
-FOR_TILES(add_products, 0)
-FOR_TILES(filters_back, 0)
-FOR_TILES(alone, 0)
-#if BITS == 512
-FOR_TILES(strips, 1)
-FOR_TILES(both, 1)
-FOR_TILES(alone, 1)
-#define OF_BOTH(work) {OF_TILES(work, 0), OF_TILES(work, 1)}
+#if PAIRED
+#define FOR_TILES(work) FOR(work, 3, 3, 2) FOR(work, 4, 4, 3)
+#define OF_TILES(work) {work##_332, work##_443}
 #else
-#define OF_BOTH(work) {OF_TILES(work, 0)}
+#define FOR_TILES(work)                                                                                                \
+    FOR(work, 3, 3, 2) FOR(work, 4, 4, 3) FOR(work, 5, 5, 2) FOR(work, 6, 4, 3) FOR(work, 6, 6, 3) FOR(work, 6, 6, 5)
+#define OF_TILES(work) {work##_332, work##_443, work##_552, work##_643, work##_663, work##_665}
 #endif
+
+FOR_TILES(filters)
+FOR_TILES(strips)
+FOR_TILES(both)
+FOR_TILES(add_products)
+FOR_TILES(filters_back)
+FOR_TILES(alone)
 
 #define LOOPS                                                                                                          \
     {                                                                                                                  \
-        .lanes = WIDTH, .filters = OF_TILES(filters, 0), .strips = OF_BOTH(strips), .both = OF_BOTH(both),             \
-        .add_products = OF_TILES(add_products, 0), .filters_back = OF_TILES(filters_back, 0), .alone = OF_BOTH(alone), \
+        .lanes = WIDTH, .filters = OF_TILES(filters), .strips = OF_TILES(strips), .both = OF_TILES(both),              \
+        .add_products = OF_TILES(add_products), .filters_back = OF_TILES(filters_back), .alone = OF_TILES(alone),      \
     }

@@ -53,7 +53,7 @@ WITH_ZEROS = "with a channel of zeros"
 """A way of pictures with three channels in bf16."""
 
 DIRECTLY, AS_PRODUCT, BY_CHANNELS = "in lanes", "as a product", "channel by channel"
-BY_WINOGRAD, IN_LARGER_TILES = "by Winograd", "by Winograd, in larger tiles"
+BY_WINOGRAD, IN_LARGER_TILES, IN_PAIRS = "by Winograd", "by Winograd, in larger tiles", "by Winograd, in pairs"
 """Ways of the helper, by the names that saved plans have for them."""
 
 
@@ -165,6 +165,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             way: WinogradConvolution(self.geometry, relu=relu, keeps=self.keeps, large=large, narrow=narrow)
             for way, large in ((IN_LARGER_TILES, True), (BY_WINOGRAD, False))
         }
+        if narrow:
+            ours[IN_PAIRS] = WinogradConvolution(self.geometry, relu=relu, keeps=self.keeps, narrow=True, paired=True)
         ours[AS_PRODUCT] = ColumnsConvolution(self.geometry, relu=relu, keeps=self.keeps, dtype=self.backend.compute)
         of_floats = {DIRECTLY: DirectConvolution, PANELS: PanelsConvolution, BY_CHANNELS: DepthwiseConvolution}
         exact = {} if narrow else of_floats
