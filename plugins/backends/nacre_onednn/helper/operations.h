@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 36 };
+enum { HELPER_VERSION = 37 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, PAIR_LOSS, PAIR_LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -387,7 +387,8 @@ struct winograd {
     int64_t images, channels, height, width, filters, out_height, out_width, above, beside;
     int64_t x_blocked, y_blocked; /* whether they lie in blocks of channels, instead of with the channels last */
     int64_t relu, groups, narrow, paired; /* paired: products too are of bf16 */
-    int64_t tiles, tall, broad, side; /* up to 64 tiles are worked on at a time; their edges; that of filters of a phase */
+    int64_t tiles, panels; /* up to 64 tiles are worked on at a time, and so many times 32 filters, on AVX2 16 */
+    int64_t tall, broad, side; /* edges of a tile; that of filters of a phase */
     int64_t x_step, y_step; /* the stride, of x; or of y where images have their gradients */
     int64_t deep, out_deep, depth, before; /* planes of x and of y, and those that a filter sees, from so far before on */
     int64_t first, end, fresh; /* used inside the helper: tiles that are looked at now, and whether they are the first */

@@ -46,7 +46,7 @@ void run_winograd_filters(const struct machine *machine, const struct operation 
     for (int64_t group = 0; group < f->groups; group++) {
         struct operation part = *op;
         part.winograd_filters.w = later(f->w, group, numbers * phases * f->side * f->side);
-        part.winograd_filters.tiled = later(f->tiled, group, plane_of(words * phases) * f->tall * f->broad);
+        part.winograd_filters.tiled = later(f->tiled, group, apart(words * phases) * f->tall * f->broad);
         share_out(machine, &part, all->filters[kind_of(f->tall, f->broad, f->side)],
                   (f->back ? f->channels : f->filters) / all->lanes, 1);
     }
@@ -70,7 +70,7 @@ void run_winograd(const struct machine *machine, const struct operation *op) {
     const work_t strips = all->strips[kind_of(o->tall, o->broad, o->side)];
     for (int64_t group = 0; group < o->groups; group++) {
         struct operation part = of_group(op, &w, group);
-        part.winograd.w = later(o->w, group, plane_of(w.phases * w.filters * w.channels / (1 + o->paired)) * o->tall * o->broad);
+        part.winograd.w = later(o->w, group, apart(w.phases * w.filters * w.channels / (1 + o->paired)) * o->tall * o->broad);
         part.winograd.bias = later(o->bias, group, w.filters);
         share_out(machine, &part, strips, w.phases * pieces(&w), 1);
     }

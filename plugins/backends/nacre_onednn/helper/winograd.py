@@ -23,6 +23,9 @@ MOST_TILES, ROOM = 48, 1 << 19
 MOST_OF_ALL, ROOM_OF_ALL = 1 << 10, 1 << 21
 """Tiles at a time, and the bytes that they may take: of a thread, and of all for the gradient of the filters."""
 
+ROOM_OF_RESULTS = 1 << 18
+"""The bytes that results of tiles may take, if those of 32 filters take less."""
+
 LEAST = {9: 48, 16: 24}
 """Tiles at a time even if they take more, by their cells: for each such number all filters are read again."""
 
@@ -146,7 +149,9 @@ class WinogradConvolution(DirectConvolution):
             channels, numbers = sizes.filters * sizes.deep.kernel, _turned(numbers)
         words = channels // self.numbers
         tiles = self._share(numbers, _tiles(cells * words, LEAST.get(cells, TILES), MOST_TILES, ROOM))
-        scratch = (_bytes(cells, tiles * words) + _bytes(cells, tiles * 2 * lanes())) * self.workers
+        panel = _bytes(cells, tiles * 2 * lanes())
+        panels = max(1, min(ROOM_OF_RESULTS // panel, -(-numbers["filters"] // (2 * lanes()))))
+        scratch = (_bytes(cells, tiles * (words + LANES)) + panels * panel) * self.workers
         buffers = {
             "x": (x, x_desc.bytes),
             "w": (tiled, size),
@@ -154,7 +159,7 @@ class WinogradConvolution(DirectConvolution):
             "y": (y, y_desc.bytes),
             "scratch": ("scratch", scratch),
         }
-        return [tiling, HelperCall(buffers, "winograd", {**numbers, "tiles": tiles}, self.workers)]
+        return [tiling, HelperCall(buffers, "winograd", {**numbers, "tiles": tiles, "panels": panels}, self.workers)]
 
     def _share(self, numbers: Mapping[str, int], most: int) -> int:
         """Return how many tiles are worked on at a time, so that few tiles are as much work for each thread."""
@@ -164,8 +169,9 @@ class WinogradConvolution(DirectConvolution):
             for pixels, edge in (("out_height", "tall"), ("out_width", "broad"))
         )
         tiles = numbers["images"] * numbers["out_deep"] * rows * columns
-        each = -(-tiles // self.workers)
-        return min(most, -(-each // TILES) * TILES)
+        each = min(tiles, -(-tiles * phases**2 // self.workers))
+        times = -(-each // most)
+        return -(-each // (times * TILES)) * TILES
 
     def weights(self, bottom: Buffer, top: Buffer, bias: str) -> list[Call]:
         sizes, channels = self.sizes, self.sizes.channels * self.many
@@ -180,8 +186,9 @@ class WinogradConvolution(DirectConvolution):
             if workers
             else _tiles(together, MOST_TILES, MOST_OF_ALL, ROOM_OF_ALL)
         )
-        of_tops = tiles // self.numbers * sizes.filters
-        pieces = (tiles // self.numbers * channels, of_tops, channels * sizes.filters)
+        rows = tiles // self.numbers
+        of_tops = rows * (sizes.filters + LANES)
+        pieces = (rows * (channels + LANES), of_tops, channels * sizes.filters)
         sums = _bytes(1, of_tops) + 4 * sizes.filters
         scratch = (sum(_bytes(cells, piece) for piece in pieces) + sums) * max(workers, 1)
         buffers = {

@@ -149,7 +149,7 @@ INLINE_ON void filters(const struct operation *op, int64_t start, int64_t stop, 
     const struct winograd_filters *f = &op->winograd_filters;
     const int64_t given = f->channels, back = f->back, step = f->step, phases = step * step, depth = f->depth;
     const int64_t ins = depth * (back ? f->filters : phases * given) / NUMBERS;
-    const int64_t plane = plane_of(f->filters * depth * phases * given / NUMBERS);
+    const int64_t plane = apart(f->filters * depth * phases * given / NUMBERS);
     const int64_t row = step * side, window = depth * row * row;
     const int past = 4 * tall * broad * plane > LARGE;
     (void)worker;
@@ -238,7 +238,7 @@ INLINE_ON void read_tile(const void *x, const struct images *s, int64_t part, st
 enum { TOGETHER = 32 };
 
 INLINE_ON void multiply(const float *u, const float *v, float *m, int64_t words, const int wide) {
-    const int64_t together = NARROW ? words : TOGETHER;
+    const int64_t row = apart(words), together = NARROW ? words : TOGETHER;
     for (int64_t begin = 0; begin < words; begin += together) {
         WIDE sums[TILES][2];
         for (int tile = 0; tile < TILES; tile++)
@@ -247,7 +247,7 @@ INLINE_ON void multiply(const float *u, const float *v, float *m, int64_t words,
             WIDE weights[2];
             for (int half = 0; half <= wide; half++) weights[half] = LOAD(v + (half * words + word) * WIDTH);
             for (int tile = 0; tile < TILES; tile++) {
-                WIDE number = EACH(&u[tile * words + word]);
+                WIDE number = EACH(&u[tile * row + word]);
                 for (int half = 0; half <= wide; half++) sums[tile][half] = DOT(sums[tile][half], number, weights[half]);
             }
         }
@@ -316,15 +316,17 @@ INLINE_ON void write_apart(const struct convolution *w, const struct winograd *o
 }
 
 /* y = x * w + b, and ReLU behind it. Scratch for each worker: what tiles become, and their results. Pieces are so many tiles
- * as there is room for, of one phase after the other. */
+ * as there is room for, of one phase after the other. A cell of them, which is in a cache then, is multiplied by some panels of 32
+ * filters, before the next cell is. */
 INLINE_ON void strips(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall, const int broad,
                           const int side) {
     struct convolution w = convolution(&op->winograd, WIDTH);
     const int cells = tall * broad;
     const int64_t words = w.channels / NUMBERS, parts = w.filters / WIDTH;
-    int64_t plane = plane_of(w.room * words), plane_of_m = plane_of(w.room * 2 * WIDTH);
-    int64_t plane_of_v = plane_of(w.phases * w.filters * words);
-    float *u = op->winograd.scratch + worker * cells * (plane + plane_of_m), *m = u + cells * plane;
+    int64_t row = apart(words), plane = apart(w.room * row), plane_of_m = apart(w.room * 2 * WIDTH);
+    int64_t plane_of_v = apart(w.phases * w.filters * words);
+    const int64_t panels = op->winograd.panels;
+    float *u = op->winograd.scratch + worker * cells * (plane + panels * plane_of_m), *m = u + cells * plane;
     for (int64_t strip = start; strip < stop; strip++) {
         int64_t number = strip / pieces(&w), begin = strip % pieces(&w) * w.room, count = smaller(w.room, w.tiles - begin);
         const float *v = op->winograd.w + number * w.filters * words;
@@ -333,22 +335,25 @@ INLINE_ON void strips(const struct operation *op, int64_t start, int64_t stop, i
         for (int64_t tile = 0; tile < count; tile++) {
             struct origin at = origin(&w, begin + tile);
             for (int64_t part = 0; part < w.channels / WIDTH; part++)
-                read_tile(op->winograd.x, &w.in, part, at, u + tile * words + part * WIDTH / NUMBERS, plane, NULL, tall, broad);
+                read_tile(op->winograd.x, &w.in, part, at, u + tile * row + part * WIDTH / NUMBERS, plane, NULL, tall, broad);
         }
-        for (int64_t part = 0; part < parts; part += 2) {
-            int wide = part + 1 < parts;
+        for (int64_t first = 0; first < parts; first += 2 * panels) {
+            const int64_t last = smaller(first + 2 * panels, parts);
             for (int64_t cell = 0; cell < cells; cell++)
-                for (int64_t tile = 0; tile < count; tile += TILES) {
+                for (int64_t part = first; part < last; part += 2) {
                     const float *weights = v + cell * plane_of_v + part * words * WIDTH;
-                    float *to = m + cell * plane_of_m + tile * 2 * WIDTH;
-                    (wide ? product_of_32 : product_of_16)(u + cell * plane + tile * words, weights, to, words);
+                    float *to = m + (cell * panels + (part - first) / 2) * plane_of_m;
+                    for (int64_t tile = 0; tile < count; tile += TILES)
+                        (part + 1 < last ? product_of_32 : product_of_16)(u + cell * plane + tile * row, weights,
+                                                                          to + tile * 2 * WIDTH, words);
                 }
             for (int64_t tile = 0; tile < count; tile++) {
                 struct origin at = origin(&w, begin + tile);
-                for (int half = 0; half <= wide; half++)
-                    if (write_tile(&op->winograd, &w.out, m + (tile * 2 + half) * WIDTH, plane_of_m, part + half, at, NULL,
-                                   tall, broad, side))
+                for (int64_t part = first; part < last; part++) {
+                    const float *from = m + (part - first) / 2 * plane_of_m + (tile * 2 + (part - first) % 2) * WIDTH;
+                    if (write_tile(&op->winograd, &w.out, from, panels * plane_of_m, part, at, NULL, tall, broad, side))
                         with_nan |= 1ull << tile;
+                }
             }
         }
         for (int64_t tile = 0; (tall > side + 1 || broad > side + 1) && with_nan >> tile && tile < count; tile++)
@@ -413,20 +418,20 @@ INLINE_ON void both(const struct operation *op, int64_t start, int64_t stop, int
         for (int64_t part = 0; part < w.channels / WIDTH; part++) {
             for (int which = 0; which < count; which++)
                 read_tile(o->x, &w.in, part, at[which], cells[which], WIDTH, NULL, tall, broad);
-            pair(cells, tall * broad, 0, s.u + piece * w.channels + part * WIDTH, s.plane_of_u);
+            pair(cells, tall * broad, 0, s.u + piece * apart(w.channels) + part * WIDTH, s.plane_of_u);
         }
         for (int64_t part = 0; part < w.filters / WIDTH; part++) {
             for (int which = 0; which < count; which++)
                 read_top(o->dy, top[which] + part * w.out.part, &w.out, w.out.height - at[which].row,
                          w.out.width - at[which].column, cells[which], WIDTH, tall, broad, side);
-            pair(cells, tall * broad, 1, s.e + piece * w.filters + part * WIDTH, s.plane_of_e);
+            pair(cells, tall * broad, 1, s.e + piece * apart(w.filters) + part * WIDTH, s.plane_of_e);
         }
 #else
         for (int64_t part = 0; part < w.channels / WIDTH; part++)
-            read_tile(o->x, &w.in, part, *at, s.u + piece * w.channels + part * WIDTH, s.plane_of_u, NULL, tall, broad);
+            read_tile(o->x, &w.in, part, *at, s.u + piece * apart(w.channels) + part * WIDTH, s.plane_of_u, NULL, tall, broad);
         for (int64_t part = 0; part < w.filters / WIDTH; part++)
             read_top(o->dy, *top + part * w.out.part, &w.out, w.out.height - at->row, w.out.width - at->column,
-                     s.e + piece * w.filters + part * WIDTH, s.plane_of_e, tall, broad, side);
+                     s.e + piece * apart(w.filters) + part * WIDTH, s.plane_of_e, tall, broad, side);
 #endif
     }
 }
@@ -437,7 +442,7 @@ INLINE_ON void outer(const float *u, const float *e, float *sums, int64_t tiles,
     WIDE kept[HIGH][3];
     for (int f = 0; f < HIGH; f++)
         for (int part = 0; part < parts; part++) kept[f][part] = ZERO();
-    for (int64_t tile = 0; tile < tiles; tile++, u += channels, e += filters) {
+    for (int64_t tile = 0; tile < tiles; tile++, u += apart(channels), e += apart(filters)) {
         WIDE x[3];
         for (int part = 0; part < parts; part++) x[part] = LOAD(u + part * WIDTH);
         for (int f = 0; f < HIGH; f++) {
@@ -478,7 +483,7 @@ INLINE_ON void add_products(const struct operation *op, int64_t start, int64_t s
         const float *last = s.e + tall * broad * s.plane_of_e + filter;
         for (int64_t f = 0; cell == 0 && f < HIGH; f++) {
             double sum = fresh ? 0 : s.tops[filter + f];
-            for (int64_t tile = 0; tile < tiles; tile++) sum += last[tile * w.filters + f];
+            for (int64_t tile = 0; tile < tiles; tile++) sum += last[tile * apart(w.filters) + f];
             s.tops[filter + f] = (float)sum;
         }
     }
