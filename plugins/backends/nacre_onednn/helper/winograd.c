@@ -11,8 +11,9 @@
  * second row: four phases, which stand for channels here. So do the planes that a filter with three axes sees along the first
  * of them. All are read from where they lie.
  *
- * Images are of float32 or of bf16, all sums of float32. Needs AVX2, for bf16 AVX-512, and channels and filters of a group that
- * fill registers: multiples of 8, or of 16.
+ * Images are of float32 or of bf16, all sums of float32. What tiles and filters of bf16 become may be rounded to bf16, too:
+ * a product is of two pairs then, and takes half the time. Needs AVX2, for bf16 avx512_bf16, and channels and filters of a
+ * group that fill registers: multiples of 8, or of 16.
  */
 
 #include "winograd.h"
@@ -55,7 +56,8 @@ void run_winograd_filters(const struct machine *machine, const struct operation 
 /* The images of a group, of x and of y or dy. */
 static struct operation of_group(const struct operation *op, const struct convolution *w, int64_t group) {
     const struct winograd *o = &op->winograd;
-    const int64_t lanes = loops(o->narrow, o->paired)->lanes, of_x = o->channels / lanes * w->in.part, of_y = o->filters / lanes * w->out.part;
+    const int64_t lanes = loops(o->narrow, o->paired)->lanes;
+    const int64_t of_x = o->channels / lanes * w->in.part, of_y = o->filters / lanes * w->out.part;
     struct operation part = *op;
     part.winograd.x = images_later(o->x, group, of_x, o->narrow);
     part.winograd.y = images_later(o->y, group, of_y, o->narrow);

@@ -5,8 +5,8 @@
 
 #include "helper.h"
 
-/* How far apart cells of so many numbers lie, or tiles: a line is between them, so that they do not all want the same places of a
- * cache. */
+/* How far apart cells of so many numbers lie, or tiles: a line is between them, so that they do not all want the same
+ * places of a cache. */
 static inline int64_t apart(int64_t numbers) { return numbers + LANES; }
 
 /* A plane and a phase of a stride: what a channel is among those of all of them, of which each has `channels`. */

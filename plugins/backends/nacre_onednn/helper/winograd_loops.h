@@ -1,8 +1,8 @@
-/* The loops of Winograd's filtering, see winograd.c, for the instructions of registers.h. The file that includes this defines NARROW
- * and PAIRED before, as 0 or 1: whether images are of bf16 instead of float32, and whether products are.
+/* The loops of Winograd's filtering, see winograd.c, for the instructions of registers.h. The file that includes this
+ * defines NARROW and PAIRED before, as 0 or 1: whether images are of bf16 instead of float32, and whether products are.
  *
- * A product multiplies words: numbers of float32, or pairs of bf16, of two channels that follow each other or, for the gradient of
- * the filters, of two tiles.
+ * A product multiplies words: numbers of float32, or pairs of bf16, of two channels that follow each other or, for the
+ * gradient of the filters, of two tiles.
  */
 
 #include <string.h>
@@ -132,7 +132,7 @@ INLINE_ON WIDE words_of(WIDE first, WIDE second) {
 #endif
 }
 
-/* Cells of sixteen channels in as many numbers as there are, that is in words of `u`. */
+/* A cell of the channels of a register, as words, or for the gradient of the filters as halves of them. */
 INLINE_ON void write_cell(float *to, WIDE cell) {
 #if PAIRED
     _mm256_storeu_si256((__m256i_u *)to, (__m256i)_mm512_cvtneps_pbh(cell));
@@ -141,9 +141,9 @@ INLINE_ON void write_cell(float *to, WIDE cell) {
 #endif
 }
 
-/* Filters (filters, channels, planes, rows, columns) as (cells, filters / 16, channels of all planes and phases, 16), where channels
- * are words; for the gradient of images turned round, with filters and channels in each other's place. Pieces are 16 filters, or
- * channels. */
+/* Filters (filters, channels, planes, rows, columns) as (cells, filters / 16, words of all planes and phases, 16), where
+ * a word is of channels; for the gradient of images turned round, with filters and channels in each other's place. Pieces
+ * are 16 filters, or channels. */
 INLINE_ON void filters(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall,
                            const int broad, const int side) {
     const struct winograd_filters *f = &op->winograd_filters;
@@ -191,8 +191,9 @@ INLINE_ON void filters(const struct operation *op, int64_t start, int64_t stop, 
         }
     if (past) _mm_sfence(); /* other threads see what was written straight to memory */
 }
-/* Where the channels of a register are in a plane, or -1 if there is no such plane; `top` and `left` become those of a tile whose numbers,
- * or results, begin there. */
+
+/* Where the channels of a register are in a plane, or -1 if there is no such plane; `top` and `left` become those of a
+ * tile whose numbers, or results, begin there. */
 static inline int64_t corner(const struct images *s, int64_t part, struct origin begin, int64_t *top, int64_t *left) {
     struct phase at = phase(part * WIDTH, s->channels, s->step);
     int64_t plane = begin.plane + at.plane - s->before;
@@ -200,7 +201,9 @@ static inline int64_t corner(const struct images *s, int64_t part, struct origin
     if ((uint64_t)plane >= (uint64_t)s->deep) return -1;
     return begin.image * s->image + at.channel / WIDTH * s->part + plane * s->plane;
 }
-/* A tile of x of the channels of a register, in words; if `is_bad` is not NULL, numbers that are not finite become 0, and are noted there. */
+
+/* A tile of x of the channels of a register; if `is_bad` is not NULL, numbers that are not finite become 0, and are noted
+ * there. */
 INLINE_ON void read_tile(const void *x, const struct images *s, int64_t part, struct origin begin, float *to,
                              int64_t plane, uint8_t (*is_bad)[MOST], const int tall, const int broad) {
     WIDE once[MOST][MOST], cells[MOST];
