@@ -112,7 +112,7 @@ def test_convolutions_agree_with_numpy(
 
 @given(
     images=st.integers(1, 20),
-    channels=st.sampled_from([native.lanes(), 16, 32, 48, 64]),
+    channels=st.sampled_from([native.lanes(), 16, 32, 48, 64, 128]),
     filters=st.sampled_from([native.lanes(), 16, 32, 80]),
     n_group=st.integers(1, 3),
     windows=st.sampled_from([(2, 1), (3, 1), (5, 1), (4, 2), (6, 2)]),

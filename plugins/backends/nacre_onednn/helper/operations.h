@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 37 };
+enum { HELPER_VERSION = 38 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, PAIR_LOSS, PAIR_LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -375,6 +375,7 @@ struct direct_filters {
 };
 
 enum { WINOGRAD_TILES = 12, WINOGRAD_WINDOW = 125 }; /* that a product has; cells of a filter, at most */
+enum { WINOGRAD_LONG = 256 }; /* numbers of a tile in a cell from which on a line lies behind them */
 
 /* As for `direct`, but filters and channels are those of one of the `groups`. `tall` and `broad` are the
  * edges of a tile. */

@@ -5,9 +5,12 @@
 
 #include "helper.h"
 
-/* How far apart cells of so many numbers lie, or tiles: a line is between them, so that they do not all want the same
- * places of a cache. */
+/* How far apart cells of so many numbers lie: a line is between them, so that they do not all want the same places of a
+ * cache. */
 static inline int64_t apart(int64_t numbers) { return numbers + LANES; }
+
+/* The same of tiles in a cell: short ones want different places anyway. */
+static inline int64_t row_of(int64_t numbers) { return numbers < WINOGRAD_LONG ? numbers : apart(numbers); }
 
 /* A plane and a phase of a stride: what a channel is among those of all of them, of which each has `channels`. */
 struct phase {
@@ -89,7 +92,7 @@ struct sums {
 };
 
 static inline struct sums sums_of(const struct convolution *w, float *memory, int64_t part, int64_t cells, int64_t tiles) {
-    struct sums s = {.plane_of_u = apart(tiles * apart(w->channels)), .plane_of_e = apart(tiles * apart(w->filters)),
+    struct sums s = {.plane_of_u = apart(tiles * row_of(w->channels)), .plane_of_e = apart(tiles * row_of(w->filters)),
                      .plane = apart(w->filters * w->channels)};
     s.size = cells * (s.plane_of_u + s.plane_of_e + s.plane) + s.plane_of_e + w->filters;
     s.u = memory + part * s.size, s.e = s.u + cells * s.plane_of_u, s.products = s.e + (cells + 1) * s.plane_of_e;

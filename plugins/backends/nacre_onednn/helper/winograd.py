@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from .direct import Sizes
 
-TILES, WINDOW = CONSTANTS["WINOGRAD_TILES"], CONSTANTS["WINOGRAD_WINDOW"]
-"""Tiles of a product, and cells of a filter, at most."""
+TILES, WINDOW, LONG = (CONSTANTS[f"WINOGRAD_{name}"] for name in ("TILES", "WINDOW", "LONG"))
+"""Tiles of a product; cells of a filter, at most; and numbers of a long tile in a cell."""
 
 
 MOST_TILES, ROOM = 48, 1 << 19
@@ -151,7 +151,7 @@ class WinogradConvolution(DirectConvolution):
         tiles = self._share(numbers, _tiles(cells * words, LEAST.get(cells, TILES), MOST_TILES, ROOM))
         panel = _bytes(cells, tiles * 2 * lanes())
         panels = max(1, min(ROOM_OF_RESULTS // panel, -(-numbers["filters"] // (2 * lanes()))))
-        scratch = (_bytes(cells, tiles * (words + LANES)) + panels * panel) * self.workers
+        scratch = (_bytes(cells, tiles * _row(words)) + panels * panel) * self.workers
         buffers = {
             "x": (x, x_desc.bytes),
             "w": (tiled, size),
@@ -187,8 +187,8 @@ class WinogradConvolution(DirectConvolution):
             else _tiles(together, MOST_TILES, MOST_OF_ALL, ROOM_OF_ALL)
         )
         rows = tiles // self.numbers
-        of_tops = rows * (sizes.filters + LANES)
-        pieces = (rows * (channels + LANES), of_tops, channels * sizes.filters)
+        of_tops = rows * _row(sizes.filters)
+        pieces = (rows * _row(channels), of_tops, channels * sizes.filters)
         sums = _bytes(1, of_tops) + 4 * sizes.filters
         scratch = (sum(_bytes(cells, piece) for piece in pieces) + sums) * max(workers, 1)
         buffers = {
@@ -213,6 +213,11 @@ class WinogradConvolution(DirectConvolution):
 def _bytes(cells: int, numbers: int) -> int:
     """Return the bytes of so many cells, each of so many numbers and a line between them."""
     return 4 * cells * (numbers + LANES)
+
+
+def _row(numbers: int) -> int:
+    """Return the numbers of a tile in a cell, and of the line behind it where these are many."""
+    return numbers if numbers < LONG else numbers + LANES
 
 
 def _tiles(numbers: int, least: int, most: int, room: int) -> int:

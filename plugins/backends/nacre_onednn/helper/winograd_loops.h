@@ -241,7 +241,7 @@ INLINE_ON void read_tile(const void *x, const struct images *s, int64_t part, st
 enum { TOGETHER = 32 };
 
 INLINE_ON void multiply(const float *u, const float *v, float *m, int64_t words, const int wide) {
-    const int64_t row = apart(words), together = NARROW ? words : TOGETHER;
+    const int64_t row = row_of(words), together = NARROW ? words : TOGETHER;
     for (int64_t begin = 0; begin < words; begin += together) {
         WIDE sums[TILES][2];
         for (int tile = 0; tile < TILES; tile++)
@@ -326,7 +326,7 @@ INLINE_ON void strips(const struct operation *op, int64_t start, int64_t stop, i
     struct convolution w = convolution(&op->winograd, WIDTH);
     const int cells = tall * broad;
     const int64_t words = w.channels / NUMBERS, parts = w.filters / WIDTH;
-    int64_t row = apart(words), plane = apart(w.room * row), plane_of_m = apart(w.room * 2 * WIDTH);
+    int64_t row = row_of(words), plane = apart(w.room * row), plane_of_m = apart(w.room * 2 * WIDTH);
     int64_t plane_of_v = apart(w.phases * w.filters * words);
     const int64_t panels = op->winograd.panels;
     float *u = op->winograd.scratch + worker * cells * (plane + panels * plane_of_m), *m = u + cells * plane;
@@ -421,20 +421,20 @@ INLINE_ON void both(const struct operation *op, int64_t start, int64_t stop, int
         for (int64_t part = 0; part < w.channels / WIDTH; part++) {
             for (int which = 0; which < count; which++)
                 read_tile(o->x, &w.in, part, at[which], cells[which], WIDTH, NULL, tall, broad);
-            pair(cells, tall * broad, 0, s.u + piece * apart(w.channels) + part * WIDTH, s.plane_of_u);
+            pair(cells, tall * broad, 0, s.u + piece * row_of(w.channels) + part * WIDTH, s.plane_of_u);
         }
         for (int64_t part = 0; part < w.filters / WIDTH; part++) {
             for (int which = 0; which < count; which++)
                 read_top(o->dy, top[which] + part * w.out.part, &w.out, w.out.height - at[which].row,
                          w.out.width - at[which].column, cells[which], WIDTH, tall, broad, side);
-            pair(cells, tall * broad, 1, s.e + piece * apart(w.filters) + part * WIDTH, s.plane_of_e);
+            pair(cells, tall * broad, 1, s.e + piece * row_of(w.filters) + part * WIDTH, s.plane_of_e);
         }
 #else
         for (int64_t part = 0; part < w.channels / WIDTH; part++)
-            read_tile(o->x, &w.in, part, *at, s.u + piece * apart(w.channels) + part * WIDTH, s.plane_of_u, NULL, tall, broad);
+            read_tile(o->x, &w.in, part, *at, s.u + piece * row_of(w.channels) + part * WIDTH, s.plane_of_u, NULL, tall, broad);
         for (int64_t part = 0; part < w.filters / WIDTH; part++)
             read_top(o->dy, *top + part * w.out.part, &w.out, w.out.height - at->row, w.out.width - at->column,
-                     s.e + piece * apart(w.filters) + part * WIDTH, s.plane_of_e, tall, broad, side);
+                     s.e + piece * row_of(w.filters) + part * WIDTH, s.plane_of_e, tall, broad, side);
 #endif
     }
 }
@@ -445,7 +445,7 @@ INLINE_ON void outer(const float *u, const float *e, float *sums, int64_t tiles,
     WIDE kept[HIGH][3];
     for (int f = 0; f < HIGH; f++)
         for (int part = 0; part < parts; part++) kept[f][part] = ZERO();
-    for (int64_t tile = 0; tile < tiles; tile++, u += apart(channels), e += apart(filters)) {
+    for (int64_t tile = 0; tile < tiles; tile++, u += row_of(channels), e += row_of(filters)) {
         WIDE x[3];
         for (int part = 0; part < parts; part++) x[part] = LOAD(u + part * WIDTH);
         for (int f = 0; f < HIGH; f++) {
@@ -486,7 +486,7 @@ INLINE_ON void add_products(const struct operation *op, int64_t start, int64_t s
         const float *last = s.e + tall * broad * s.plane_of_e + filter;
         for (int64_t f = 0; cell == 0 && f < HIGH; f++) {
             double sum = fresh ? 0 : s.tops[filter + f];
-            for (int64_t tile = 0; tile < tiles; tile++) sum += last[tile * apart(w.filters) + f];
+            for (int64_t tile = 0; tile < tiles; tile++) sum += last[tile * row_of(w.filters) + f];
             s.tops[filter + f] = (float)sum;
         }
     }
