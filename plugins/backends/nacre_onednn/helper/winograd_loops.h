@@ -15,6 +15,7 @@
 enum { NUMBERS = 1 + PAIRED }; /* in a word */
 enum { FURTHER = 8 * WIDTH };
 enum { TILES = WIDTH == 16 ? 12 : 6, HIGH = WIDTH / 2, MOST = 6, RESULTS = 4, WINDOW = WINOGRAD_WINDOW };
+enum { MOST_OF_A_STRIP = 64 }; /* tiles: each has a bit */
 
 INLINE_ON WIDE times(float factor, WIDE number) { return MUL(ALL(factor), number); }
 
@@ -192,10 +193,19 @@ INLINE_ON void filters(const struct operation *op, int64_t start, int64_t stop, 
     if (past) _mm_sfence(); /* other threads see what was written straight to memory */
 }
 
+/* The channels of the next register. */
+static inline void step_on(struct phase *at, const struct images *s) {
+    if ((at->channel += WIDTH) < s->channels) return;
+    at->channel = 0;
+    if (++at->right < s->step) return;
+    at->right = 0;
+    if (++at->down < s->step) return;
+    at->down = 0, at->plane++;
+}
+
 /* Where the channels of a register are in a plane, or -1 if there is no such plane; `top` and `left` become those of a
  * tile whose numbers, or results, begin there. */
-static inline int64_t corner(const struct images *s, int64_t part, struct origin begin, int64_t *top, int64_t *left) {
-    struct phase at = phase(part * WIDTH, s->channels, s->step);
+static inline int64_t corner(const struct images *s, struct phase at, struct origin begin, int64_t *top, int64_t *left) {
     int64_t plane = begin.plane + at.plane - s->before;
     *top = s->step * begin.row + at.down - s->above, *left = s->step * begin.column + at.right - s->beside;
     if ((uint64_t)plane >= (uint64_t)s->deep) return -1;
@@ -204,10 +214,10 @@ static inline int64_t corner(const struct images *s, int64_t part, struct origin
 
 /* A tile of x of the channels of a register; if `is_bad` is not NULL, numbers that are not finite become 0, and are noted
  * there. */
-INLINE_ON void read_tile(const void *x, const struct images *s, int64_t part, struct origin begin, float *to,
+INLINE_ON void read_tile(const void *x, const struct images *s, struct phase phase, struct origin begin, float *to,
                              int64_t plane, uint8_t (*is_bad)[MOST], const int tall, const int broad) {
     WIDE once[MOST][MOST], cells[MOST];
-    int64_t top, left, at = corner(s, part, begin, &top, &left);
+    int64_t top, left, at = corner(s, phase, begin, &top, &left);
     if (at < 0) {
         for (int cell = 0; cell < tall * broad; cell++) write_cell(to + cell * plane, ZERO());
         return;
@@ -279,7 +289,7 @@ INLINE_ON int write_tile(const struct winograd *o, const struct images *s, const
     int with_nan = 0;
     const WIDE bias = o->bias ? LOAD(o->bias + part * WIDTH) : ZERO();
     WIDE once[RESULTS][MOST], cells[MOST], line[RESULTS];
-    int64_t top, left, at = corner(s, part, begin, &top, &left);
+    int64_t top, left, at = corner(s, (struct phase){.channel = part * WIDTH}, begin, &top, &left);
     for (int right = 0; right < broad; right++) {
         for (int down = 0; down < tall; down++) cells[down] = LOAD(m + (down * broad + right) * plane);
         combine(cells, line, tall, rows, 0);
@@ -308,8 +318,9 @@ INLINE_ON void write_apart(const struct convolution *w, const struct winograd *o
                                struct origin at, float *u, int64_t plane, float *m, int64_t plane_of_m, const int tall, const int broad,
                                const int side) {
     uint8_t is_bad[MOST][MOST] = {{0}};
-    for (int64_t part = 0; part < w->channels / WIDTH; part++)
-        read_tile(o->x, &w->in, part, at, u + part * WIDTH / NUMBERS, plane, is_bad, tall, broad);
+    struct phase phase = {0};
+    for (int64_t part = 0; part < w->channels / WIDTH; part++, step_on(&phase, &w->in))
+        read_tile(o->x, &w->in, phase, at, u + part * WIDTH / NUMBERS, plane, is_bad, tall, broad);
     const int64_t words = w->channels / NUMBERS;
     for (int64_t part = 0; part < w->filters / WIDTH; part++) {
         for (int64_t cell = 0; cell < tall * broad; cell++)
@@ -335,10 +346,13 @@ INLINE_ON void strips(const struct operation *op, int64_t start, int64_t stop, i
         const float *v = op->winograd.w + number * w.filters * words;
         if (w.phases > 1) turn_to(&w, &op->winograd, number);
         uint64_t with_nan = 0;
+        struct origin at[MOST_OF_A_STRIP];
         for (int64_t tile = 0; tile < count; tile++) {
-            struct origin at = origin(&w, begin + tile);
-            for (int64_t part = 0; part < w.channels / WIDTH; part++)
-                read_tile(op->winograd.x, &w.in, part, at, u + tile * row + part * WIDTH / NUMBERS, plane, NULL, tall, broad);
+            at[tile] = origin(&w, begin + tile);
+            struct phase phase = {0};
+            for (int64_t part = 0; part < w.channels / WIDTH; part++, step_on(&phase, &w.in))
+                read_tile(op->winograd.x, &w.in, phase, at[tile], u + tile * row + part * WIDTH / NUMBERS, plane, NULL, tall,
+                          broad);
         }
         for (int64_t first = 0; first < parts; first += 2 * panels) {
             const int64_t last = smaller(first + 2 * panels, parts);
@@ -350,19 +364,16 @@ INLINE_ON void strips(const struct operation *op, int64_t start, int64_t stop, i
                         (part + 1 < last ? product_of_32 : product_of_16)(u + cell * plane + tile * row, weights,
                                                                           to + tile * 2 * WIDTH, words);
                 }
-            for (int64_t tile = 0; tile < count; tile++) {
-                struct origin at = origin(&w, begin + tile);
+            for (int64_t tile = 0; tile < count; tile++)
                 for (int64_t part = first; part < last; part++) {
                     const float *from = m + (part - first) / 2 * plane_of_m + (tile * 2 + (part - first) % 2) * WIDTH;
-                    if (write_tile(&op->winograd, &w.out, from, panels * plane_of_m, part, at, NULL, tall, broad, side))
+                    if (write_tile(&op->winograd, &w.out, from, panels * plane_of_m, part, at[tile], NULL, tall, broad, side))
                         with_nan |= 1ull << tile;
                 }
-            }
         }
         for (int64_t tile = 0; (tall > side + 1 || broad > side + 1) && with_nan >> tile && tile < count; tile++)
             if (with_nan >> tile & 1)
-                write_apart(&w, &op->winograd, v, plane_of_v, origin(&w, begin + tile), u, plane, m, plane_of_m, tall, broad,
-                            side);
+                write_apart(&w, &op->winograd, v, plane_of_v, at[tile], u, plane, m, plane_of_m, tall, broad, side);
     }
 }
 /* The gradients of a tile's results of 16 filters, of which so many rows and columns are there; their sum is the last cell. */
@@ -418,9 +429,10 @@ INLINE_ON void both(const struct operation *op, int64_t start, int64_t stop, int
         _Alignas(64) float cells[NUMBERS][(MOST * MOST + 1) * WIDTH];
         const int count = first + 1 < o->end ? NUMBERS : 1;
         if (count < NUMBERS) memset(cells[1], 0, sizeof cells[1]);
-        for (int64_t part = 0; part < w.channels / WIDTH; part++) {
+        struct phase phase = {0};
+        for (int64_t part = 0; part < w.channels / WIDTH; part++, step_on(&phase, &w.in)) {
             for (int which = 0; which < count; which++)
-                read_tile(o->x, &w.in, part, at[which], cells[which], WIDTH, NULL, tall, broad);
+                read_tile(o->x, &w.in, phase, at[which], cells[which], WIDTH, NULL, tall, broad);
             pair(cells, tall * broad, 0, s.u + piece * row_of(w.channels) + part * WIDTH, s.plane_of_u);
         }
         for (int64_t part = 0; part < w.filters / WIDTH; part++) {
@@ -430,8 +442,9 @@ INLINE_ON void both(const struct operation *op, int64_t start, int64_t stop, int
             pair(cells, tall * broad, 1, s.e + piece * row_of(w.filters) + part * WIDTH, s.plane_of_e);
         }
 #else
-        for (int64_t part = 0; part < w.channels / WIDTH; part++)
-            read_tile(o->x, &w.in, part, *at, s.u + piece * row_of(w.channels) + part * WIDTH, s.plane_of_u, NULL, tall, broad);
+        struct phase phase = {0};
+        for (int64_t part = 0; part < w.channels / WIDTH; part++, step_on(&phase, &w.in))
+            read_tile(o->x, &w.in, phase, *at, s.u + piece * row_of(w.channels) + part * WIDTH, s.plane_of_u, NULL, tall, broad);
         for (int64_t part = 0; part < w.filters / WIDTH; part++)
             read_top(o->dy, *top + part * w.out.part, &w.out, w.out.height - at->row, w.out.width - at->column,
                      s.e + piece * row_of(w.filters) + part * WIDTH, s.plane_of_e, tall, broad, side);
