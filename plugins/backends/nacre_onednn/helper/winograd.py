@@ -170,8 +170,8 @@ class WinogradConvolution(DirectConvolution):
         )
         tiles = numbers["images"] * numbers["out_deep"] * rows * columns
         each = min(tiles, -(-tiles * phases**2 // self.workers))
-        times = -(-each // most)
-        return -(-each // (times * TILES)) * TILES
+        strips = -(-each // most)
+        return -(-each // (strips * TILES)) * TILES
 
     def weights(self, bottom: Buffer, top: Buffer, bias: str) -> list[Call]:
         sizes, channels = self.sizes, self.sizes.channels * self.many

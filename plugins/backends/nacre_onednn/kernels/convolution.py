@@ -161,12 +161,11 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
 
     def _make_ours(self) -> dict[str, DirectConvolution]:
         relu, narrow = self.relu and self.OF_OURS["forward"] == "forward", self.backend.compute == "bf16"
+        forms = {IN_LARGER_TILES: {"large": True}, BY_WINOGRAD: {}, **({IN_PAIRS: {"paired": True}} if narrow else {})}
         ours: dict[str, DirectConvolution] = {
-            way: WinogradConvolution(self.geometry, relu=relu, keeps=self.keeps, large=large, narrow=narrow)
-            for way, large in ((IN_LARGER_TILES, True), (BY_WINOGRAD, False))
+            way: WinogradConvolution(self.geometry, relu=relu, keeps=self.keeps, narrow=narrow, **form)
+            for way, form in forms.items()
         }
-        if narrow:
-            ours[IN_PAIRS] = WinogradConvolution(self.geometry, relu=relu, keeps=self.keeps, narrow=True, paired=True)
         ours[AS_PRODUCT] = ColumnsConvolution(self.geometry, relu=relu, keeps=self.keeps, dtype=self.backend.compute)
         of_floats = {DIRECTLY: DirectConvolution, PANELS: PanelsConvolution, BY_CHANNELS: DepthwiseConvolution}
         exact = {} if narrow else of_floats
