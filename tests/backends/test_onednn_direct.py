@@ -429,6 +429,7 @@ def test_what_is_left_to_onednn() -> None:
         every = parts_of(usual, (2, 32, 8, 8), WinogradConvolution, narrow=True, **narrow)
         assert every == ({"forward", "weights", "data"} if native.has_avx512() else set())
         assert not parts_of({**usual, "kernel": 5}, (2, 64, 8, 8), WinogradConvolution, narrow=True, **narrow)
+    assert not parts_of({**usual, "kernel": 5}, (2, 64, 8, 8), WinogradConvolution, large=True)
 
 
 def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:

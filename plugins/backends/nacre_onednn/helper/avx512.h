@@ -7,12 +7,12 @@
 
 #if defined(__x86_64__)
 
-#define BITS 512
-#include "lanes.h"
-
 /* Where products may be of bf16; what is of bf16 alone is used in bf16 alone. */
 #define ON_BF16 __attribute__((target("avx512f,avx512bw,avx512bf16")))
 #define INLINE_BF16 static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512bf16")))
+
+#define BITS 512
+#include "lanes.h"
 
 /* A work_t that does a piece of work with a number that is a constant. */
 #define WITH(on, variant, work, number)                                                                                \

@@ -72,7 +72,7 @@ void run_winograd(const struct machine *machine, const struct operation *op) {
     const work_t strips = all->strips[kind_of(o->tall, o->broad, o->side)];
     for (int64_t group = 0; group < o->groups; group++) {
         struct operation part = of_group(op, &w, group);
-        part.winograd.w = later(o->w, group, apart(w.phases * w.filters * w.channels / (1 + o->paired)) * o->tall * o->broad);
+        part.winograd.w = later(o->w, group, apart(w.phases * w.filters * w.channels / w.numbers) * o->tall * o->broad);
         part.winograd.bias = later(o->bias, group, w.filters);
         share_out(machine, &part, strips, w.phases * pieces(&w), 1);
     }
@@ -90,7 +90,7 @@ void run_winograd_weights(const struct machine *machine, const struct operation 
         if (op->workers) share_out(machine, &part, all->alone[kind], op->workers, 1);
         for (int64_t begin = 0; !op->workers && begin < w.tiles; begin += w.room) {
             p->first = begin, p->end = smaller(begin + w.room, w.tiles), p->fresh = begin == 0;
-            share_out(machine, &part, all->both[kind], pieces_of(p->end - begin, 1 + o->paired), 1);
+            share_out(machine, &part, all->both[kind], pieces_of(p->end - begin, w.numbers), 1);
             share_out(machine, &part, all->add_products[kind], o->tall * o->broad * eights, 1);
         }
         share_out(machine, &part, all->filters_back[kind], w.filters, 1);

@@ -32,6 +32,7 @@ struct convolution {
     int64_t channels, filters, phases; /* channels of all planes and phases of x; filters of one of the phases of y */
     struct images in, out;
     int64_t down, across, tiles; /* tiles in a column and in a row of an image, and in all */
+    int64_t numbers;             /* in a word of a product */
     int64_t room;                /* tiles at a time: of a worker, or of all for the gradient of the filters */
     int64_t side, rows, columns; /* of the filters of a phase, and of the results of a tile */
 };
@@ -58,7 +59,7 @@ static inline struct origin origin(const struct convolution *w, int64_t tile) {
 static inline struct convolution convolution(const struct winograd *o, int64_t lanes) {
     struct convolution w = {
         .channels = o->channels * o->x_step * o->x_step * o->depth, .filters = o->filters, .phases = o->y_step * o->y_step,
-        .room = o->tiles, .side = o->side, .rows = o->tall + 1 - o->side, .columns = o->broad + 1 - o->side,
+        .numbers = 1 + o->paired, .room = o->tiles, .side = o->side, .rows = o->tall + 1 - o->side, .columns = o->broad + 1 - o->side,
         .in = images(o->channels, o->groups, o->deep, o->height, o->width, o->x_blocked, lanes),
         .out = images(o->filters, o->groups, o->out_deep, o->out_height, o->out_width, o->y_blocked, lanes),
     };
@@ -84,14 +85,15 @@ static inline void turn_to(struct convolution *w, const struct winograd *o, int6
 /* How many pieces the tiles of a phase are. */
 static inline int64_t pieces(const struct convolution *w) { return pieces_of(w->tiles, w->room); }
 
-/* What the gradient of the filters needs: what `tiles`, or pairs of them, of x and of dy become, (cells, tiles, channels or
- * filters), of dy with a cell more, the sums of their products, (cells, filters, channels), and of dy. */
+/* What the gradient of the filters needs: what `room` tiles of x and of dy become, (cells, tiles or pairs of them, channels
+ * or filters), of dy with a cell more, the sums of their products, (cells, filters, channels), and of dy. */
 struct sums {
     float *u, *e, *products, *tops;
     int64_t plane_of_u, plane_of_e, plane, size;
 };
 
-static inline struct sums sums_of(const struct convolution *w, float *memory, int64_t part, int64_t cells, int64_t tiles) {
+static inline struct sums sums_of(const struct convolution *w, float *memory, int64_t part, int64_t cells) {
+    const int64_t tiles = w->room / w->numbers;
     struct sums s = {.plane_of_u = apart(tiles * row_of(w->channels)), .plane_of_e = apart(tiles * row_of(w->filters)),
                      .plane = apart(w->filters * w->channels)};
     s.size = cells * (s.plane_of_u + s.plane_of_e + s.plane) + s.plane_of_e + w->filters;

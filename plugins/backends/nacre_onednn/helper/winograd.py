@@ -68,7 +68,8 @@ class WinogradConvolution(DirectConvolution):
         super().__init__(geometry, relu=relu, keeps=keeps)
         self.large, self.narrow, self.paired = large, narrow, paired
         self.types = {"narrow": narrow, "paired": paired}
-        self.numbers = 2 if paired else 1
+        self.word = 2 if paired else 1
+        """Numbers in a word of a product."""
 
     def has(self, stage: str) -> bool:
         g = self.sizes
@@ -134,7 +135,7 @@ class WinogradConvolution(DirectConvolution):
         tiled = "Tiled weight" if self.keeps else "tiled weight"
         edges = self._edges("data" if back else "forward")
         cells = edges["tall"] * edges["broad"]
-        size = self.groups * _bytes(cells, sizes.channels * sizes.filters * self.many // self.numbers)
+        size = self.groups * _bytes(cells, sizes.channels * sizes.filters * self.many // self.word)
         counts = {"filters": self.sizes.filters, "channels": self.sizes.channels, "groups": self.groups}
         filters = {**counts, **edges, "step": self.step, "depth": self.sizes.deep.kernel, **self.types}
         tiling = HelperCall(
@@ -147,7 +148,7 @@ class WinogradConvolution(DirectConvolution):
         channels = sizes.channels * self.many
         if back and self.step > 1:
             channels, numbers = sizes.filters * sizes.deep.kernel, _turned(numbers)
-        words = channels // self.numbers
+        words = channels // self.word
         tiles = self._share(numbers, _tiles(cells * words, LEAST.get(cells, TILES), MOST_TILES, ROOM))
         panel = _bytes(cells, tiles * 2 * lanes())
         panels = max(1, min(ROOM_OF_RESULTS // panel, -(-numbers["filters"] // (2 * lanes()))))
@@ -179,14 +180,14 @@ class WinogradConvolution(DirectConvolution):
         also, (gradient, y) = into(*top, served(top[1]))
         edges = self._edges("weights")
         cells = edges["tall"] * edges["broad"]
-        together = cells * (channels + sizes.filters) // self.numbers
+        together = cells * (channels + sizes.filters) // self.word
         workers = self.workers if _bytes(cells, channels * sizes.filters) <= ALONE else 0
         tiles = (
             _tiles(together, TILES, MOST_TILES, ROOM)
             if workers
             else _tiles(together, MOST_TILES, MOST_OF_ALL, ROOM_OF_ALL)
         )
-        rows = tiles // self.numbers
+        rows = tiles // self.word
         of_tops = rows * _row(sizes.filters)
         pieces = (rows * _row(channels), of_tops, channels * sizes.filters)
         sums = _bytes(1, of_tops) + 4 * sizes.filters

@@ -5,15 +5,14 @@
  * gradient of the filters, of two tiles.
  */
 
-#include <string.h>
-
 #include <math.h>
+#include <string.h>
 
 #include "lanes.h"
 #include "winograd.h"
 
 enum { NUMBERS = 1 + PAIRED }; /* in a word */
-enum { FURTHER = 8 * WIDTH };
+enum { FURTHER = 8 * WIDTH };     /* sums of products are fetched so far ahead: there are too many rows for the processor */
 enum { TILES = WIDTH == 16 ? 12 : 6, HIGH = WIDTH / 2, MOST = 6, RESULTS = 4, WINDOW = WINOGRAD_WINDOW };
 enum { MOST_OF_A_STRIP = 64 }; /* tiles: each has a bit */
 
@@ -103,11 +102,25 @@ INLINE_ON void combine(const WIDE *v, WIDE *to, const int edge, const int count,
     to[count - 1] = ADD(to[count - 1], v[edge - 1]);
 }
 
+#if NARROW
+/* Numbers of bf16 as the lower halves of words, as the upper ones, which makes them float32, and both together. */
+INLINE_ON __m512i lower(__m256i numbers) { return _mm512_cvtepu16_epi32(numbers); }
+
+INLINE_ON __m512i upper(__m256i numbers) { return _mm512_slli_epi32(_mm512_cvtepu16_epi32(numbers), 16); }
+
+INLINE_ON WIDE pair(__m256i one, __m256i other) { return (WIDE)_mm512_or_si512(lower(one), upper(other)); }
+
+INLINE_ON __m256i read_narrow(const void *numbers) { return _mm256_loadu_si256((const __m256i_u *)numbers); }
+
+INLINE_ON __m256i narrowed(WIDE numbers) { return (__m256i)_mm512_cvtneps_pbh(numbers); }
+
+INLINE_ON void write_narrow(void *to, WIDE numbers) { _mm256_storeu_si256((__m256i_u *)to, narrowed(numbers)); }
+#endif
+
 /* Numbers of images. */
 INLINE_ON WIDE read_numbers(const void *numbers, int64_t index) {
 #if NARROW
-    __m256i halves = _mm256_loadu_si256((const __m256i_u *)((const uint16_t *)numbers + index));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+    return (WIDE)upper(read_narrow((const uint16_t *)numbers + index));
 #else
     return LOAD((const float *)numbers + index);
 #endif
@@ -115,7 +128,7 @@ INLINE_ON WIDE read_numbers(const void *numbers, int64_t index) {
 
 INLINE_ON void write_numbers(void *numbers, int64_t index, WIDE number) {
 #if NARROW
-    _mm256_storeu_si256((__m256i_u *)((uint16_t *)numbers + index), (__m256i)_mm512_cvtneps_pbh(number));
+    write_narrow((uint16_t *)numbers + index, number);
 #else
     STORE((float *)numbers + index, number);
 #endif
@@ -124,9 +137,7 @@ INLINE_ON void write_numbers(void *numbers, int64_t index, WIDE number) {
 /* Numbers of float32 as words: of two registers one of pairs, or the first as it is. */
 INLINE_ON WIDE words_of(WIDE first, WIDE second) {
 #if PAIRED
-    __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(first));
-    __m512i high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(second));
-    return (WIDE)_mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+    return pair(narrowed(first), narrowed(second));
 #else
     (void)second;
     return first;
@@ -136,7 +147,7 @@ INLINE_ON WIDE words_of(WIDE first, WIDE second) {
 /* A cell of the channels of a register, as words, or for the gradient of the filters as halves of them. */
 INLINE_ON void write_cell(float *to, WIDE cell) {
 #if PAIRED
-    _mm256_storeu_si256((__m256i_u *)to, (__m256i)_mm512_cvtneps_pbh(cell));
+    write_narrow(to, cell);
 #else
     STORE(to, cell);
 #endif
@@ -399,13 +410,9 @@ INLINE_ON void read_top(const void *dy, int64_t at, const struct images *s, int6
 
 #if PAIRED
 /* The cells of two tiles as words; of what is behind them the sum. */
-INLINE_ON void pair(const float (*cells)[(MOST * MOST + 1) * WIDTH], int64_t count, int sum, float *to, int64_t plane) {
-    for (int64_t cell = 0; cell < count; cell++, to += plane) {
-        __m256i one = _mm256_load_si256((const __m256i *)(cells[0] + cell * WIDTH));
-        __m256i other = _mm256_load_si256((const __m256i *)(cells[1] + cell * WIDTH));
-        __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(other), 16);
-        STORE(to, (WIDE)_mm512_or_si512(_mm512_cvtepu16_epi32(one), high));
-    }
+INLINE_ON void pair_cells(const float (*cells)[(MOST * MOST + 1) * WIDTH], int64_t count, int sum, float *to, int64_t plane) {
+    for (int64_t cell = 0; cell < count; cell++, to += plane)
+        STORE(to, pair(read_narrow(cells[0] + cell * WIDTH), read_narrow(cells[1] + cell * WIDTH)));
     if (sum) STORE(to, ADD(LOAD(cells[0] + count * WIDTH), LOAD(cells[1] + count * WIDTH)));
 }
 #endif
@@ -415,7 +422,7 @@ INLINE_ON void pair(const float (*cells)[(MOST * MOST + 1) * WIDTH], int64_t cou
 INLINE_ON void both(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall, const int broad,
                         const int side) {
     struct convolution w = convolution(&op->winograd, WIDTH);
-    struct sums s = sums_of(&w, op->winograd.scratch, 0, tall * broad, w.room / NUMBERS);
+    struct sums s = sums_of(&w, op->winograd.scratch, 0, tall * broad);
     (void)worker;
     const struct winograd *o = &op->winograd;
     for (int64_t piece = start; piece < stop; piece++) {
@@ -433,13 +440,13 @@ INLINE_ON void both(const struct operation *op, int64_t start, int64_t stop, int
         for (int64_t part = 0; part < w.channels / WIDTH; part++, step_on(&phase, &w.in)) {
             for (int which = 0; which < count; which++)
                 read_tile(o->x, &w.in, phase, at[which], cells[which], WIDTH, NULL, tall, broad);
-            pair(cells, tall * broad, 0, s.u + piece * row_of(w.channels) + part * WIDTH, s.plane_of_u);
+            pair_cells(cells, tall * broad, 0, s.u + piece * row_of(w.channels) + part * WIDTH, s.plane_of_u);
         }
         for (int64_t part = 0; part < w.filters / WIDTH; part++) {
             for (int which = 0; which < count; which++)
                 read_top(o->dy, top[which] + part * w.out.part, &w.out, w.out.height - at[which].row,
                          w.out.width - at[which].column, cells[which], WIDTH, tall, broad, side);
-            pair(cells, tall * broad, 1, s.e + piece * row_of(w.filters) + part * WIDTH, s.plane_of_e);
+            pair_cells(cells, tall * broad, 1, s.e + piece * row_of(w.filters) + part * WIDTH, s.plane_of_e);
         }
 #else
         struct phase phase = {0};
@@ -477,7 +484,7 @@ INLINE_ON void outer(const float *u, const float *e, float *sums, int64_t tiles,
 INLINE_ON void add_products(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall, const int broad,
                                 const int side) {
     struct convolution w = convolution(&op->winograd, WIDTH);
-    struct sums s = sums_of(&w, op->winograd.scratch, 0, tall * broad, w.room / NUMBERS);
+    struct sums s = sums_of(&w, op->winograd.scratch, 0, tall * broad);
     int64_t tiles = pieces_of(op->winograd.end - op->winograd.first, NUMBERS), eights = w.filters / HIGH;
     int fresh = op->winograd.fresh != 0;
     (void)worker, (void)side;
@@ -509,7 +516,7 @@ INLINE_ON void add_products(const struct operation *op, int64_t start, int64_t s
 INLINE_ON void filters_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall, const int broad,
                                 const int side) {
     struct convolution w = convolution(&op->winograd, WIDTH);
-    struct sums s = sums_of(&w, op->winograd.scratch, 0, tall * broad, w.room / NUMBERS);
+    struct sums s = sums_of(&w, op->winograd.scratch, 0, tall * broad);
     const int64_t given = w.in.channels, step = w.in.step, row = step * side, window = op->winograd.depth * row * row;
     int64_t workers = larger(op->workers, 1);
     (void)worker;
@@ -554,7 +561,7 @@ INLINE_ON void alone(const struct operation *op, int64_t start, int64_t stop, in
     for (int64_t one = start; one < stop; one++) {
         int64_t end = w.tiles * (one + 1) / op->workers, from = w.tiles * one / op->workers;
         struct operation mine = *op;
-        mine.winograd.scratch = sums_of(&w, op->winograd.scratch, one, tall * broad, w.room / NUMBERS).u;
+        mine.winograd.scratch = sums_of(&w, op->winograd.scratch, one, tall * broad).u;
         for (int64_t begin = from; begin < end || begin == from; begin += w.room) {
             mine.winograd.first = begin, mine.winograd.end = smaller(begin + w.room, end), mine.winograd.fresh = begin == from;
             both(&mine, 0, pieces_of(mine.winograd.end - begin, NUMBERS), worker, tall, broad, side);
