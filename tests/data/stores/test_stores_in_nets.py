@@ -22,7 +22,7 @@ HOLDING = {"x.lmdb": LMDB(), "y.lmdb": LMDB(codec="Datum"), "x.kvfile": Shard(),
 
 def losses(source: Path, **options: Any) -> list[float]:
     """Train the example of the digits for some iterations; give the loss of each."""
-    overrides = ["layer.train.type=Data", f"layer.train.source={source}"]
+    overrides = ["layer.train.type=Data", f'layer.train.source="{source}"']
     overrides += [f"layer.train.{name}={value}" for name, value in options.items()]
     found: list[float] = []
     with load(DIGITS / "lenet.toml", overrides).net("train", backend="numpy") as net:
