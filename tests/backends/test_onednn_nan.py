@@ -27,6 +27,7 @@ from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.split import SplitLayer
 from nacre_onednn.backend import OnednnBackend
+from nacre_onednn.dnnl.library import library
 from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, PLAIN
 from nacre_onednn.kernels.base import OnednnKernel
 
@@ -44,6 +45,9 @@ CASES: list[tuple[str, tuple[int, ...], list[Layer]]] = [
     ("convolution in groups", IMAGES, [ConvolutionLayer(n_filter=32, kernel=3, pad=1, n_group=2, **RELU)]),
     ("convolution of odd channels", (3, 5, 8, 9), [ConvolutionLayer(n_filter=20, kernel=3, stride=2, **RELU)]),
     ("convolution of three channels", (3, 3, 8, 9), [ConvolutionLayer(n_filter=20, kernel=3, pad=1, **RELU)]),
+    ("convolution of two channels", (3, 2, 8, 9), [ConvolutionLayer(n_filter=20, kernel=3, pad=1, **RELU)]),
+    ("convolution of four channels", (3, 4, 8, 9), [ConvolutionLayer(n_filter=16, kernel=3, pad=1, **ENDS)]),
+    ("deconvolution to two channels", IMAGES, [DeconvolutionLayer(n_filter=2, kernel=3, stride=2, **ENDS)]),
     ("convolution of films of three channels", (2, 3, 4, 5, 6), [ConvolutionLayer(n_filter=16, kernel=2, **ENDS)]),
     ("convolution of a channel", (3, 1, 8, 9), [ConvolutionLayer(n_filter=20, kernel=5, pad=2, **RELU)]),
     ("convolution in odd groups", (3, 6, 8, 9), [ConvolutionLayer(n_filter=8, kernel=3, n_group=2, **RELU)]),
@@ -185,6 +189,9 @@ def plan_of(layout: str, ways: dict[str, dict[str, str]]) -> dict[str, Any]:
 OFTEN = re.compile("films|in groups|of a channel|to a channel|odd channels")
 """Cases whose ways others have, too."""
 
+AS_WITH_AMX = re.compile("(de)?convolution( (of|to) (two|three|four) channels)?|convolution of 3 x 3")
+"""Cases with stages that take other ways where a processor has AMX."""
+
 
 @pytest.mark.parametrize("compute", COMPUTES)
 @pytest.mark.parametrize(
@@ -210,6 +217,17 @@ def test_nan_goes_where_the_own_state_lets_it(shape: tuple[int, ...], layers: li
             assert (np.isnan(dx) == np.isnan(gradient)).all(), net.plan
         count += 1
     assert count > (compute == "float32")
+
+
+@pytest.mark.skipif("bf16" not in COMPUTES, reason="this processor has no bf16")
+@pytest.mark.parametrize(
+    ("shape", "layers"), [pytest.param(*case[1:], id=case[0]) for case in CASES if AS_WITH_AMX.fullmatch(case[0])]
+)
+def test_nan_goes_there_by_the_ways_with_amx(
+    shape: tuple[int, ...], layers: list[Layer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library(), "amx", True)
+    test_nan_goes_where_the_own_state_lets_it(shape, layers, "bf16")
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,8 @@ class Library:
         """Whether the processor has AVX-512, whose blocks are of 16 channels."""
         self.narrow = instructions & 0xE7 == 0xE7
         """Whether it has avx512_bf16, as every processor with AMX."""
+        self.amx = self.instructions == "AMX"
+        """Whether it multiplies matrices of bf16 at once."""
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function that returns a status.

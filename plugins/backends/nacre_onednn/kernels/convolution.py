@@ -41,7 +41,7 @@ from ..helper.winograd import WinogradConvolution
 from ..record import Copies
 from ..rewrite import fold_of
 from .base import Layouts, OnednnKernel, describe_blob, gate, make_ones, rectify, unfit
-from .columns import ColumnsConvolution, PanelsConvolution
+from .columns import MOST_SUMMED, ColumnsConvolution, PanelsConvolution
 from .products import PANELS, sum_up
 
 AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bottom", "any"
@@ -50,7 +50,10 @@ fastest for oneDNN."""
 
 
 WITH_ZEROS = "with a channel of zeros"
-"""A way of pictures with three channels in bf16."""
+"""A way of pictures with three channels in bf16; with AMX, which gets more channels of zeros, also of two and four."""
+
+MOST_PACKED = 4
+"""Channels up to which oneDNN packs pixels of a row for AMX, behind a window also the next ones, times 0."""
 
 DIRECTLY, AS_PRODUCT, BY_CHANNELS = "in lanes", "as a product", "channel by channel"
 BY_WINOGRAD, IN_LARGER_TILES, IN_PAIRS = "by Winograd", "by Winograd, in larger tiles", "by Winograd, in pairs"
@@ -104,8 +107,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
 
     In bf16, processors add up channels by pairs. With an odd number of them oneDNN pairs the last with a number of the
     next pixel, times 0, so that a NaN there spreads: such sums are computed in float32 (those of three channels also in
-    bf16, with a fourth one of zeros). So is the gradient of filters with three axes that reach over more than the whole
-    image: oneDNN 3.2 leaves some of their cells unwritten.
+    bf16, with a fourth one of zeros). With AMX so are those of two and four channels. So is the gradient of filters
+    with three axes that reach over more than the whole image: oneDNN 3.2 leaves some of their cells unwritten.
 
     In phase predict, in float32, it computes the BatchNorm behind it too: `norm`, whose slope and shift become part of
     copies of weights and bias.
@@ -143,7 +146,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         self.geometry = declare(self, layer, backend, inputs, self.GEOMETRY)
         self.relu = is_relu(layer.neuron)
         summed = {"forward": inputs[0].shape[1], "data": layer.n_filter}
-        self.right = {stage: count // layer.n_group % 2 == 0 for stage, count in summed.items()}
+        self.right = {stage: self._adds_up(stage, count // layer.n_group) for stage, count in summed.items()}
         self.right["weights"] = len(self.geometry.axes) < 3 or all(
             axis.extent <= axis.length for axis in self.geometry.axes
         )
@@ -159,6 +162,12 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         if (fold := fold_of(layer)) is not None:
             fold.below = self
 
+    def _adds_up(self, stage: str, channels: int) -> bool:
+        """Return whether oneDNN adds up so many channels in bf16 without reading others, times 0."""
+        packed = library().amx and self.OF_OURS[stage] == "forward" and self.layer.n_group == 1
+        packed = packed and channels <= MOST_PACKED and self.geometry.axes[-1].kernel > 1
+        return channels % 2 == 0 and not packed
+
     def _make_ours(self) -> dict[str, DirectConvolution]:
         relu, narrow = self.relu and self.OF_OURS["forward"] == "forward", self.backend.compute == "bf16"
         forms = {IN_LARGER_TILES: {"large": True}, BY_WINOGRAD: {}, **({IN_PAIRS: {"paired": True}} if narrow else {})}
@@ -166,7 +175,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             way: WinogradConvolution(self.geometry, relu=relu, keeps=self.keeps, narrow=narrow, **form)
             for way, form in forms.items()
         }
-        ours[AS_PRODUCT] = ColumnsConvolution(self.geometry, relu=relu, keeps=self.keeps, dtype=self.backend.compute)
+        self.as_product = ColumnsConvolution(self.geometry, relu=relu, keeps=self.keeps, dtype=self.backend.compute)
+        ours[AS_PRODUCT] = self.as_product
         of_floats = {DIRECTLY: DirectConvolution, PANELS: PanelsConvolution, BY_CHANNELS: DepthwiseConvolution}
         exact = {} if narrow else of_floats
         return ours | {way: kind(self.geometry, relu=relu, keeps=self.keeps) for way, kind in exact.items()}
@@ -224,8 +234,9 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         if stage in ("gate", "bias"):
             return ("",)
         if self.is_exact(stage):
-            of_pictures = stage == self.OF_OURS[stage] == "forward" and self.geometry.weight[1] == 3
-            return (ANY, WITH_ZEROS) if of_pictures and self.layer.n_group == 1 else (ANY,)
+            few = 1 < self.geometry.weight[1] <= MOST_PACKED
+            padded = few and stage == self.OF_OURS[stage] == "forward" and self.layer.n_group == 1
+            return (ANY, WITH_ZEROS) if padded else (ANY,)
         ends = ((AS_THE_TOP, self.inputs[0]), (AS_THE_BOTTOM, self.blobs[0]))
         ours = [way for way, one in self.ours.items() if one.has(self.OF_OURS[stage])]
         if stage == "forward" and PANELS in ours and self.waits_for_weights:
@@ -233,10 +244,16 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         return (AS_IT_IS, *(way for way, blob in ends if layouts(blob) == PLAIN), ANY, *ours)
 
     def by_rule(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
-        """Return the ways with Winograd's first, then the direct sum if channels do not fill blocks."""
+        """Return the ways with Winograd's first, then the direct sum if channels do not fill blocks.
+
+        Where AMX multiplies, there are no products to save: as they are, or as a product where the windows are few.
+        """
         ways = self.ways_of(stage, layouts)
         fills = all(blob.shape[1] % block() == 0 for blob in (self.inputs[0], self.blobs[0]))
-        first = [way for way in (IN_LARGER_TILES, BY_WINOGRAD, *(() if fills else (DIRECTLY,))) if way in ways]
+        wanted = IN_LARGER_TILES, BY_WINOGRAD, *(() if fills else (DIRECTLY,))
+        if self.backend.compute == "bf16" and library().amx:
+            wanted = (AS_PRODUCT,) if self.as_product.windows <= MOST_SUMMED else ()
+        first = [way for way in wanted if way in ways]
         return (*first, *(way for way in ways if way not in first))
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
@@ -306,13 +323,14 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         return ours.data(("dx", x), top) if stage == "data" else ours.weights(("x", x), top, dbias)
 
     def _with_zeros(self, x: Desc, y: Desc) -> list[Call]:
-        """Return the calls of the forward pass with a channel more: oneDNN pads blocks of four with zeros."""
+        """Return the calls of the forward pass with channels of zeros, with which oneDNN fills a block."""
         calls: list[Call] = []
         ends: list[Buffer] = []
         for name, outer in (("x", x), (self.weight, self.forms.weight)):
             count, _, *axes = outer.shape
-            padded = tagged(outer.shape, dnnl.BLOCKED_4[len(outer.shape)], "bf16")
-            ends.append((f"wide {name}", describe((count, 4, *axes), CHANNELS_LAST, "bf16")))
+            wide, blocks = (8, dnnl.BLOCKED_8) if library().amx else (4, dnnl.BLOCKED_4)
+            padded = tagged(outer.shape, blocks[len(outer.shape)], "bf16")
+            ends.append((f"wide {name}", describe((count, wide, *axes), CHANNELS_LAST, "bf16")))
             calls += reorder(name, outer, ends[-1][0], padded)
         calls[-1].once = self.keeps
         (_, images), (_, weight) = wide_x, wide_w = ends
