@@ -6,6 +6,7 @@
 #include "neurons.h"
 
 enum { CHUNK = 128 };
+enum { LONG_CHUNK = 8 * CHUNK }; /* of slopes: reading as a register what was just written number by number has to wait */
 
 /* The last numbers, less than a chunk; not inlined, so that the masks of its vectors are not made for each chunk. */
 __attribute__((noinline)) static const float *read_rest(const void *from, int64_t index, int64_t count, int narrow, float *room) {
@@ -154,6 +155,7 @@ INLINE void chain_gradient_some(const struct operation *op, int64_t start, int64
     const struct chain *c = &op->chain;
     int narrow = (int)c->narrow;
     float between[MOST_LINKS + 1][CHUNK], others[MOST_LINKS][CHUNK], room[CHUNK], sides[CHUNK], downs[CHUNK];
+    float slopes[LONG_CHUNK];
     const float *v[MOST_LINKS + 1], *o[MOST_LINKS]; /* what lies between, and the other arrays */
     int64_t known = 0;                              /* so many links are computed */
     (void)worker;
@@ -166,6 +168,8 @@ INLINE void chain_gradient_some(const struct operation *op, int64_t start, int64
         int64_t count = smaller(CHUNK, stop - at);
         int direct = !narrow && count == CHUNK;
         if (c->x && !c->slopes) v[0] = read_chunk(c->x, at, count, narrow, between[0]);
+        int64_t inside = (at - start) % LONG_CHUNK;
+        if (c->slopes && !inside) read_table((const uint16_t *)c->x + at, smaller(LONG_CHUNK, stop - at), c->slopes, slopes);
         for (int64_t k = 0; k < c->count; k++) {
             const struct link *link = c->links + k;
             if (link->other && (k < known || reads_x(link->function)))
@@ -186,8 +190,7 @@ INLINE void chain_gradient_some(const struct operation *op, int64_t start, int64
             }
             if ((!k && !c->dx) || (link->first == 1 && link->function == WEIGHED)) continue;
             if (!k && c->slopes) {
-                read_table((const uint16_t *)c->x + at, count, c->slopes, sides);
-                for (int i = 0; i < CHUNK; i++) downs[i] = d[i] * sides[i];
+                for (int i = 0; i < CHUNK; i++) downs[i] = d[i] * slopes[inside + i];
                 d = downs;
                 continue;
             }
