@@ -4,11 +4,11 @@
 
 #include "narrow.h"
 
-/* A window: where its first cell inside lies in x and is counted, how many cells are inside, and where its result goes. */
+/* A window: where its first cell inside lies in x and is counted, and where its result goes. */
 struct window {
     const void *x;
     void *y, *winners;
-    int64_t from, to, rows, columns;
+    int64_t from, to;
     int32_t cell;
 };
 
@@ -27,12 +27,13 @@ struct window {
             memcpy(to, (const float *)x + index, sizeof *to);                                                          \
         }                                                                                                              \
     }                                                                                                                  \
-    INLINE void largest_##width(const struct pooling *p, const struct window *w, int64_t at, const int relu,           \
-                                const int bytes, const int narrow, const int counts) {                                 \
+    INLINE void largest_##width(const struct pooling *p, const struct window *w, int64_t at, const int64_t rows,       \
+                                const int64_t columns, const int relu, const int bytes, const int narrow,              \
+                                const int counts) {                                                                    \
         words_##width best, other, wins = (words_##width){0} + w->cell;                                                \
         read_##width(w->x, w->from + at, &best, narrow);                                                               \
-        for (int64_t row = 0; row < w->rows; row++)                                                                    \
-            for (int64_t column = 0; column < w->columns; column++) {                                                  \
+        for (int64_t row = 0; row < rows; row++)                                                                       \
+            for (int64_t column = 0; column < columns; column++) {                                                     \
                 read_##width(w->x, w->from + at + (row * p->columns + column) * p->side, &other, narrow);              \
                 words_##width taken = ~((floats_##width)other <= (floats_##width)best) &                               \
                                       ((floats_##width)best == (floats_##width)best);                                  \
@@ -82,6 +83,15 @@ GIVE_BACK(1)
 GIVE_BACK(4)
 GIVE_BACK(8)
 
+/* The results of a window; the loops over the usual sizes, which are constant, are written out. */
+INLINE void window_of(const struct pooling *p, const struct window *w, const int64_t rows, const int64_t columns, const int relu,
+                      const int bytes, const int narrow, const int counts) {
+    int64_t at = 0;
+    for (; at + 8 <= p->side; at += 8) largest_8(p, w, at, rows, columns, relu, bytes, narrow, counts);
+    for (; at + 4 <= p->side; at += 4) largest_4(p, w, at, rows, columns, relu, bytes, narrow, counts);
+    for (; at < p->side; at++) largest_1(p, w, at, rows, columns, relu, bytes, narrow, counts);
+}
+
 /* Pieces are rows of y. */
 INLINE void rows_in(const struct operation *op, int64_t start, int64_t stop, const int relu, const int bytes, const int narrow,
                     const int counts) {
@@ -93,12 +103,13 @@ INLINE void rows_in(const struct operation *op, int64_t start, int64_t stop, con
             int64_t left = column * p.step_right - p.beside, over = larger(0, -left);
             int64_t columns = smaller(p.right, p.columns - left) - over;
             struct window w = {p.x, p.y, p.winners, ((plane * p.rows + top + skip) * p.columns + left + over) * p.side,
-                               (line * p.out_columns + column) * p.side, rows, columns,
-                               (int32_t)(skip * p.right + over)};
-            int64_t at = 0;
-            for (; at + 8 <= p.side; at += 8) largest_8(&p, &w, at, relu, bytes, narrow, counts);
-            for (; at + 4 <= p.side; at += 4) largest_4(&p, &w, at, relu, bytes, narrow, counts);
-            for (; at < p.side; at++) largest_1(&p, &w, at, relu, bytes, narrow, counts);
+                               (line * p.out_columns + column) * p.side, (int32_t)(skip * p.right + over)};
+            if (rows == 2 && columns == 2)
+                window_of(&p, &w, 2, 2, relu, bytes, narrow, counts);
+            else if (rows == 3 && columns == 3)
+                window_of(&p, &w, 3, 3, relu, bytes, narrow, counts);
+            else
+                window_of(&p, &w, rows, columns, relu, bytes, narrow, counts);
         }
     }
 }

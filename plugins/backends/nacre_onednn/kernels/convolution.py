@@ -236,7 +236,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         if self.is_exact(stage):
             few = 1 < self.geometry.weight[1] <= MOST_PACKED
             padded = few and stage == self.OF_OURS[stage] == "forward" and self.layer.n_group == 1
-            return (ANY, WITH_ZEROS) if padded else (ANY,)
+            by_rows = self.OF_OURS[stage] == "forward" and self.as_product.has("forward")
+            return (ANY, *((WITH_ZEROS,) if padded else ()), *((AS_PRODUCT,) if by_rows else ()))
         ends = ((AS_THE_TOP, self.inputs[0]), (AS_THE_BOTTOM, self.blobs[0]))
         ours = [way for way, one in self.ours.items() if one.has(self.OF_OURS[stage])]
         if stage == "forward" and PANELS in ours and self.waits_for_weights:
