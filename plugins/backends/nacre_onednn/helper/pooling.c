@@ -83,6 +83,40 @@ GIVE_BACK(1)
 GIVE_BACK(4)
 GIVE_BACK(8)
 
+/* The same, where no other window has these cells: they get dy or 0, as lanes of so many bits. */
+#define HAND_BACK(width, bits)                                                                                         \
+    typedef int##bits##_t lanes_of_##bits##_##width __attribute__((vector_size(bits / 8 * (width))));                  \
+    INLINE void hand_back_##bits##_##width(const struct pooling *p, int64_t from, void *dx, int64_t at, int32_t first, \
+                                           const int64_t cells, const int bytes) {                                     \
+        lanes_of_##bits##_##width dy, won, wins_of_bytes;                                                              \
+        words_##width wins;                                                                                            \
+        bytes_##width small;                                                                                           \
+        memcpy(&dy, (const int##bits##_t *)p->dy + from + at, sizeof dy);                                              \
+        if (bytes) {                                                                                                   \
+            memcpy(&small, (const uint8_t *)p->winners + from + at, sizeof small);                                     \
+            wins_of_bytes = __builtin_convertvector(small, lanes_of_##bits##_##width);                                 \
+        } else {                                                                                                       \
+            memcpy(&wins, (const int32_t *)p->winners + from + at, sizeof wins);                                       \
+        }                                                                                                              \
+        for (int64_t cell = 0; cell < cells; cell++) {                                                                 \
+            int32_t number = first + (int32_t)cell;                                                                    \
+            won = bytes ? wins_of_bytes == (lanes_of_##bits##_##width){0} + (int##bits##_t)number                      \
+                        : __builtin_convertvector(wins == (words_##width){0} + number, lanes_of_##bits##_##width);     \
+            won &= dy;                                                                                                 \
+            memcpy((int##bits##_t *)dx + cell * p->side + at, &won, sizeof won);                                       \
+        }                                                                                                              \
+    }
+
+typedef int32_t words_16 __attribute__((vector_size(64)));
+typedef uint8_t bytes_16 __attribute__((vector_size(16)));
+HAND_BACK(1, 16)
+HAND_BACK(4, 16)
+HAND_BACK(8, 16)
+HAND_BACK(16, 16)
+HAND_BACK(1, 32)
+HAND_BACK(4, 32)
+HAND_BACK(8, 32)
+
 /* The results of a window; the loops over the usual sizes, which are constant, are written out. */
 INLINE void window_of(const struct pooling *p, const struct window *w, const int64_t rows, const int64_t columns, const int relu,
                       const int bytes, const int narrow, const int counts) {
@@ -152,6 +186,58 @@ INLINE void back_in(const struct operation *op, int64_t start, int64_t stop, int
     }
 }
 
+/* A row of the cells of a window, of which so many are inside. */
+INLINE void hand_back(const struct pooling *p, int64_t from, void *dx, int32_t first, const int64_t cells, const int bytes,
+                      const int narrow) {
+    int64_t at = 0;
+    if (narrow) {
+        for (; bytes && at + 16 <= p->side; at += 16) hand_back_16_16(p, from, dx, at, first, cells, bytes);
+        for (; at + 8 <= p->side; at += 8) hand_back_16_8(p, from, dx, at, first, cells, bytes);
+        for (; at + 4 <= p->side; at += 4) hand_back_16_4(p, from, dx, at, first, cells, bytes);
+        for (; at < p->side; at++) hand_back_16_1(p, from, dx, at, first, cells, bytes);
+    } else {
+        for (; at + 8 <= p->side; at += 8) hand_back_32_8(p, from, dx, at, first, cells, bytes);
+        for (; at + 4 <= p->side; at += 4) hand_back_32_4(p, from, dx, at, first, cells, bytes);
+        for (; at < p->side; at++) hand_back_32_1(p, from, dx, at, first, cells, bytes);
+    }
+}
+
+/* dx where windows do not overlap: dy where a cell wins, else 0. Pieces are rows of x. */
+INLINE void apart_in(const struct operation *op, int64_t start, int64_t stop, const int bytes, const int narrow) {
+    struct pooling p = op->pooling;
+    const int64_t size = narrow ? 2 : 4;
+    for (int64_t line = start; line < stop; line++) {
+        int64_t plane = line / p.rows, out = (line % p.rows + p.above) / p.step_down;
+        int64_t down = line % p.rows + p.above - out * p.step_down, behind = 0; /* the first column behind the windows before */
+        int64_t from = (plane * p.out_rows + out) * p.out_columns * p.side;
+        char *dx = (char *)p.dx + line * p.columns * p.side * size;
+        for (int64_t column = 0; out < p.out_rows && down < p.down && column < p.out_columns; column++, from += p.side) {
+            int64_t left = column * p.step_right - p.beside, over = larger(0, -left);
+            int64_t cells = smaller(p.right, p.columns - left) - over;
+            if (cells <= 0) continue;
+            int32_t first = (int32_t)(down * p.right + over);
+            char *to = dx + (left + over) * p.side * size;
+            memset(dx + behind * p.side * size, 0, (size_t)((left + over - behind) * p.side * size));
+            if (cells == 2)
+                hand_back(&p, from, to, first, 2, bytes, narrow);
+            else
+                hand_back(&p, from, to, first, cells, bytes, narrow);
+            behind = left + over + cells;
+        }
+        memset(dx + behind * p.side * size, 0, (size_t)((p.columns - behind) * p.side * size));
+    }
+}
+
+INLINE void rows_apart(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    (void)worker;
+    switch (op->pooling.bytes * 2 + op->pooling.narrow) {
+    case 0: apart_in(op, start, stop, 0, 0); break;
+    case 1: apart_in(op, start, stop, 0, 1); break;
+    case 2: apart_in(op, start, stop, 1, 0); break;
+    default: apart_in(op, start, stop, 1, 1);
+    }
+}
+
 INLINE void rows_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     switch (op->pooling.bytes * 2 + op->pooling.narrow) {
     case 0: back_in(op, start, stop, worker, 0, 0); break;
@@ -163,6 +249,7 @@ INLINE void rows_back(const struct operation *op, int64_t start, int64_t stop, i
 
 VERSIONS(rows_of)
 VERSIONS(rows_back)
+VERSIONS(rows_apart)
 
 /* Cells of all windows. */
 static int64_t numbers(const struct operation *op) {
@@ -175,5 +262,7 @@ void run_pooling(const struct machine *machine, const struct operation *op) {
 }
 
 void run_pooling_gradient(const struct machine *machine, const struct operation *op) {
-    share_rows(machine, op, best_rows_back(), op->pooling.planes * op->pooling.rows, numbers(op));
+    const struct pooling *p = &op->pooling;
+    int overlap = p->step_down < p->down || p->step_right < p->right;
+    share_rows(machine, op, overlap ? best_rows_back() : best_rows_apart(), p->planes * p->rows, numbers(op));
 }
