@@ -237,7 +237,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             few = 1 < self.geometry.weight[1] <= MOST_PACKED
             padded = few and stage == self.OF_OURS[stage] == "forward" and self.layer.n_group == 1
             by_rows = self.OF_OURS[stage] == "forward" and self.as_product.has("forward")
-            return (ANY, *((WITH_ZEROS,) if padded else ()), *((AS_PRODUCT,) if by_rows else ()))
+            return (ANY, AS_IT_IS, *((WITH_ZEROS,) if padded else ()), *((AS_PRODUCT,) if by_rows else ()))
         ends = ((AS_THE_TOP, self.inputs[0]), (AS_THE_BOTTOM, self.blobs[0]))
         ours = [way for way, one in self.ours.items() if one.has(self.OF_OURS[stage])]
         if stage == "forward" and PANELS in ours and self.waits_for_weights:
@@ -310,6 +310,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             primitive = make(describe(bottom.shape, layouts(top), bottom.dtype), y)
         elif way == AS_THE_BOTTOM:
             primitive = make(x, describe(top.shape, layouts(bottom), top.dtype))
+        elif self.is_exact(stage):
+            primitive = make(*(describe(blob.shape, layouts(blob), dtype) for blob in (bottom, top)))
         else:
             primitive = make(x, y)
         calls = getattr(self, f"_{stage}")(primitive, x, y)
