@@ -80,7 +80,9 @@ NETS = {
     "Conv3d-8": Benchmark(
         f"{FILES}/conv3d.toml", small=False, apart=1e-2, apart_in_bf16=0.6, losses_apart_in_bf16=6e-2
     ),
-    "Deep-1000": Benchmark(f"{FILES}/deep.toml", small=False, rate=1e-4),
+    "Deep-1000": Benchmark(  # in bf16 gradients are up to 0.28 from those in float32, PyTorch's up to 0.26
+        f"{FILES}/deep.toml", small=False, apart_in_bf16=0.6, rate=1e-4
+    ),
     "VGG-16-8": Benchmark("examples/imagenet/vgg_16.toml", small=False, apart=1e-2, apart_in_bf16=0.6, on_gpus=True),
     "ResNet-50-8": Benchmark(
         "examples/imagenet/resnet50.toml",
