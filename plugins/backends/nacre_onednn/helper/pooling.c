@@ -228,28 +228,25 @@ INLINE void apart_in(const struct operation *op, int64_t start, int64_t stop, co
     }
 }
 
-INLINE void rows_apart(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    (void)worker;
-    switch (op->pooling.bytes * 2 + op->pooling.narrow) {
-    case 0: apart_in(op, start, stop, 0, 0); break;
-    case 1: apart_in(op, start, stop, 0, 1); break;
-    case 2: apart_in(op, start, stop, 1, 0); break;
-    default: apart_in(op, start, stop, 1, 1);
-    }
+INLINE void back(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int bytes, const int narrow) {
+    const struct pooling *p = &op->pooling;
+    if (p->step_down < p->down || p->step_right < p->right)
+        back_in(op, start, stop, worker, bytes, narrow);
+    else
+        apart_in(op, start, stop, bytes, narrow);
 }
 
 INLINE void rows_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     switch (op->pooling.bytes * 2 + op->pooling.narrow) {
-    case 0: back_in(op, start, stop, worker, 0, 0); break;
-    case 1: back_in(op, start, stop, worker, 0, 1); break;
-    case 2: back_in(op, start, stop, worker, 1, 0); break;
-    default: back_in(op, start, stop, worker, 1, 1);
+    case 0: back(op, start, stop, worker, 0, 0); break;
+    case 1: back(op, start, stop, worker, 0, 1); break;
+    case 2: back(op, start, stop, worker, 1, 0); break;
+    default: back(op, start, stop, worker, 1, 1);
     }
 }
 
 VERSIONS(rows_of)
 VERSIONS(rows_back)
-VERSIONS(rows_apart)
 
 /* Cells of all windows. */
 static int64_t numbers(const struct operation *op) {
@@ -262,7 +259,5 @@ void run_pooling(const struct machine *machine, const struct operation *op) {
 }
 
 void run_pooling_gradient(const struct machine *machine, const struct operation *op) {
-    const struct pooling *p = &op->pooling;
-    int overlap = p->step_down < p->down || p->step_right < p->right;
-    share_rows(machine, op, overlap ? best_rows_back() : best_rows_apart(), p->planes * p->rows, numbers(op));
+    share_rows(machine, op, best_rows_back(), op->pooling.planes * op->pooling.rows, numbers(op));
 }

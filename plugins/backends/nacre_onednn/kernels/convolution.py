@@ -234,10 +234,11 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         if stage in ("gate", "bias"):
             return ("",)
         if self.is_exact(stage):
-            few = 1 < self.geometry.weight[1] <= MOST_PACKED
-            padded = few and stage == self.OF_OURS[stage] == "forward" and self.layer.n_group == 1
-            by_rows = self.OF_OURS[stage] == "forward" and self.as_product.has("forward")
-            return (ANY, AS_IT_IS, *((WITH_ZEROS,) if padded else ()), *((AS_PRODUCT,) if by_rows else ()))
+            if self.OF_OURS[stage] != "forward":
+                return (ANY, AS_IT_IS)
+            padded = stage == "forward" and self.layer.n_group == 1 and 1 < self.geometry.weight[1] <= MOST_PACKED
+            ours = self.as_product.has("forward")
+            return (ANY, AS_IT_IS, *((WITH_ZEROS,) if padded else ()), *((AS_PRODUCT,) if ours else ()))
         ends = ((AS_THE_TOP, self.inputs[0]), (AS_THE_BOTTOM, self.blobs[0]))
         ours = [way for way, one in self.ours.items() if one.has(self.OF_OURS[stage])]
         if stage == "forward" and PANELS in ours and self.waits_for_weights:
@@ -329,9 +330,9 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         """Return the calls of the forward pass with channels of zeros, with which oneDNN fills a block."""
         calls: list[Call] = []
         ends: list[Buffer] = []
+        wide, blocks = (8, dnnl.BLOCKED_8) if library().amx else (4, dnnl.BLOCKED_4)
         for name, outer in (("x", x), (self.weight, self.forms.weight)):
             count, _, *axes = outer.shape
-            wide, blocks = (8, dnnl.BLOCKED_8) if library().amx else (4, dnnl.BLOCKED_4)
             padded = tagged(outer.shape, blocks[len(outer.shape)], "bf16")
             ends.append((f"wide {name}", describe((count, wide, *axes), CHANNELS_LAST, "bf16")))
             calls += reorder(name, outer, ends[-1][0], padded)
