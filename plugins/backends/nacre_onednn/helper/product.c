@@ -22,8 +22,9 @@ void run_product(const struct machine *machine, const struct operation *op) {
     const int64_t blocks = pieces_of(o->columns, LANES), threads = threads_of(machine, op), height = loops()->height;
     o->tiles = pieces_of(o->rows, height);
     const int64_t even = pieces_of(o->tiles, threads) * threads;
-    if (2 * o->rows >= even * height) o->tiles = even; /* as many for each thread, if they are half as high at least */
-    o->by_columns = more_alike(machine, op, blocks, o->tiles);
+    const int64_t tiles = 2 * o->rows >= even * height ? even : o->tiles;
+    o->by_columns = o->tiles <= 2 ? !more_alike(machine, op, tiles, blocks) : more_alike(machine, op, blocks, tiles);
+    if (!o->by_columns) o->tiles = tiles;
     share_rows(machine, &part, loops()->multiply, o->by_columns ? blocks : o->tiles, o->rows * o->inner * o->columns);
 }
 

@@ -5,8 +5,9 @@
 #include "lanes.h"
 #include "product.h"
 
-/* APART: numbers between tiles that are copied, with a line between them, so that they do not want the same places of a cache. */
-enum { DEPTH = PRODUCT_DEPTH, TOGETHER = PRODUCT_TOGETHER, APART = DEPTH * WIDTH + IN_LINE };
+/* Rows of a are copied so far apart, and tiles of them: with a line between them they do not want the same places of a cache. */
+enum { DEPTH = PRODUCT_DEPTH, TOGETHER = PRODUCT_TOGETHER, ROW = DEPTH + IN_LINE, TILE = DEPTH * WIDTH + IN_LINE };
+enum { NEAR = 64 }; /* see `ahead` */
 
 /* Columns of b as panels, (columns / WIDTH, inner, WIDTH). Pieces are pairs of panels. */
 ON static void panels(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
@@ -28,34 +29,37 @@ ON static void panels(const struct operation *op, int64_t start, int64_t stop, i
     }
 }
 
-/* Where a tile stands: its rows of a as (inner, WIDTH), one or two panels of b, and the rows of c. */
+/* Where a tile stands: its rows of a, one or two panels of b, and the rows of c. */
 struct place {
     const float *a, *b, *bias;
     float *c;
     int64_t inner, panel, apart; /* numbers of a sum, and of all sums; between rows of c */
     int64_t columns;             /* that are left */
-    int64_t ahead;               /* how far behind its panels those lie that are read next */
+    const float *next;           /* what it fetches of each panel meanwhile, from number `turn` on and before it, ... */
+    int64_t turn, step;   /* ... for each register so many numbers */
     int64_t adds;                /* whether the products are added to c, which has the first ones and the bias */
     float least;                 /* what is below becomes it: 0 with ReLU */
 };
 
-/* `wide`: two panels, not one. */
-INLINE_ON void tile(const struct place *p, const int rows, const int wide) {
+/* `wide`: two panels, not one. Rows of a are ROW apart, or if it is `turned`, a is (inner, WIDTH). */
+INLINE_ON void tile(const struct place *p, const int rows, const int wide, const int turned) {
     WIDE sums[HEIGHT][2];
     for (int row = 0; row < rows; row++) {
         for (int half = 0; half <= wide; half++) sums[row][half] = ZERO();
         for (int line = 0; line < (1 + wide) * WIDTH; line += IN_LINE) __builtin_prefetch(p->c + row * p->apart + line, 1);
     }
-    for (int64_t k = 0; k < p->inner; k++) {
-        WIDE numbers[2];
-        for (int half = 0; half <= wide; half++) {
-            const float *from = p->b + (half * p->panel + k) * WIDTH;
-            __builtin_prefetch(from + p->ahead, 0, 3);
-            numbers[half] = LOAD(from);
-        }
-        for (int row = 0; row < rows; row++) {
-            WIDE number = EACH(p->a + k * WIDTH + row);
-            for (int half = 0; half <= wide; half++) sums[row][half] = FMA(number, numbers[half], sums[row][half]);
+    for (int64_t k = 0, end = p->turn; k < p->inner; end = p->inner) {
+        const float *fetched = k < p->turn ? p->b + NEAR * WIDTH : p->next;
+        for (; k < end; k++, fetched += p->step) {
+            WIDE numbers[2];
+            for (int half = 0; half <= wide; half++) {
+                __builtin_prefetch(fetched + half * p->panel * WIDTH, 0, 2);
+                numbers[half] = LOAD(p->b + (half * p->panel + k) * WIDTH);
+            }
+            for (int row = 0; row < rows; row++) {
+                WIDE number = EACH(p->a + (turned ? k * WIDTH + row : row * ROW + k));
+                for (int half = 0; half <= wide; half++) sums[row][half] = FMA(number, numbers[half], sums[row][half]);
+            }
         }
     }
     const WIDE least = ALL(p->least); /* a NaN stays one: it is the second number */
@@ -70,51 +74,66 @@ INLINE_ON void tile(const struct place *p, const int rows, const int wide) {
 }
 
 #define OF_HEIGHT(rows)                                                                                                \
-    ON static void tile_of_##rows(const struct place *p) { tile(p, rows, 1); }                                         \
-    ON static void narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0); }
+    ON static void tile_of_##rows(const struct place *p) { tile(p, rows, 1, 0); }                                      \
+    ON static void narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, 0); }                               \
+    ON static void turned_tile_of_##rows(const struct place *p) { tile(p, rows, 1, 1); }                               \
+    ON static void turned_narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, 1); }
 ALL_HEIGHTS(OF_HEIGHT)
-#define BY_HEIGHT(rows) , {narrow_tile_of_##rows, tile_of_##rows}
-static void (*const tiles[][2])(const struct place *) = {{0} ALL_HEIGHTS(BY_HEIGHT)};
+#define BY_HEIGHT(rows)                                                                                                \
+    , {{narrow_tile_of_##rows, tile_of_##rows}, {turned_narrow_tile_of_##rows, turned_tile_of_##rows}}
+static void (*const tiles[][2][2])(const struct place *) = {{{0}} ALL_HEIGHTS(BY_HEIGHT)};
 
-/* Tiles of a from number `first` to `end`, each as (inner, WIDTH) and so far apart. */
+/* Tiles of a from number `first` to `end`. */
 ON static void read_tiles(const struct product *o, int64_t first, int64_t end, int64_t begin, int64_t inner, float *to) {
     for (int64_t one = first; !o->turned && one < end; one++) {
         int64_t row = first_row(o->rows, o->tiles, one), count = first_row(o->rows, o->tiles, one + 1) - row;
-        gather(o->a + row * o->apart + begin, 4 * o->apart, count, inner, to + (one - first) * APART);
+        for (int64_t at = 0; at < count; at++) {
+            const float *from = o->a + (row + at) * o->apart + begin;
+            float *copy = to + (one - first) * TILE + at * ROW;
+            for (int64_t k = 0; k < inner; k += WIDTH) STORE(copy + k, load_first(from + k, inner - k));
+        }
     }
     for (int64_t k = 0; o->turned && k < inner; k++)
         for (int64_t one = first; one < end; one++) {
             int64_t row = first_row(o->rows, o->tiles, one);
             const float *from = o->a + (begin + k) * o->apart + row;
-            STORE(to + (one - first) * APART + k * WIDTH, load_first(from, o->rows - row));
+            STORE(to + (one - first) * TILE + k * WIDTH, load_first(from, o->rows - row));
         }
 }
 
-/* The tiles from `start` to `stop` of c = a b, for some of the columns. */
+/* The tiles from `start` to `stop` of c = a b, for some of the columns. Panels that are read next are fetched before: by a
+ * single tile of rows when it comes to the end of those before, else by all that are together, a part by each. */
 ON static void some_columns(const struct product *o, int64_t start, int64_t stop, int64_t from, int64_t to, float *a) {
     for (int64_t begin = 0; begin < o->inner; begin += DEPTH)
         for (int64_t first = start; first < stop; first += TOGETHER) {
-            int64_t inner = smaller(DEPTH, o->inner - begin), end = smaller(first + TOGETHER, stop);
+            const int64_t inner = smaller(DEPTH, o->inner - begin), end = smaller(first + TOGETHER, stop), many = end - first;
             read_tiles(o, first, end, begin, inner, a);
-            for (int64_t column = from; column < to; column += 2 * WIDTH)
+            for (int64_t column = from; column < to; column += 2 * WIDTH) {
+                const float *b = o->panels + column * o->inner + begin * WIDTH, *next = b;
+                if (column + 2 * WIDTH < to)
+                    next += 2 * WIDTH * o->inner;
+                else if (begin + DEPTH < o->inner)
+                    next += (from - column) * o->inner + DEPTH * WIDTH;
                 for (int64_t one = first; one < end; one++) {
                     int64_t row = first_row(o->rows, o->tiles, one);
                     struct place p = {
-                        .a = a + (one - first) * APART, .b = o->panels + column * o->inner + begin * WIDTH,
+                        .a = a + (one - first) * TILE, .b = b,
                         .bias = o->bias ? o->bias + column : 0, .c = o->c + row * o->columns + column,
                         .inner = inner, .panel = o->inner, .apart = o->columns, .columns = to - column,
-                        .ahead = one == first ? 2 * o->inner * WIDTH : 0, .adds = begin > 0,
+                        .next = next + (one - first) * inner / many * WIDTH,
+                        .turn = many > 1 ? 0 : larger(inner - NEAR, 0), .step = pieces_of(WIDTH, many), .adds = begin > 0,
                         .least = o->relu && begin + inner == o->inner ? 0 : -INFINITY,
                     };
-                    tiles[first_row(o->rows, o->tiles, one + 1) - row][p.columns > WIDTH](&p);
+                    tiles[first_row(o->rows, o->tiles, one + 1) - row][o->turned][p.columns > WIDTH](&p);
                 }
+            }
         }
 }
 
 /* c = a b. Scratch: some tiles of a, for each worker. Pieces are tiles, or blocks of LANES columns. */
 ON static void multiply(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const struct product *o = &op->product;
-    float *a = o->scratch + worker * TOGETHER * APART;
+    float *a = o->scratch + worker * TOGETHER * TILE;
     if (o->by_columns)
         some_columns(o, 0, o->tiles, start * LANES, smaller(stop * LANES, o->columns), a);
     else
