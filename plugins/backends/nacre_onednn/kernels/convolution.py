@@ -60,6 +60,10 @@ BY_WINOGRAD, IN_LARGER_TILES, IN_PAIRS = "by Winograd", "by Winograd, in larger 
 """Ways of the helper, by the names that saved plans have for them."""
 
 
+FEW_WINDOWS = 16
+"""Windows of all images together up to which reading the weights takes longer than multiplying."""
+
+
 class Forms:
     """The descriptors and primitives of a convolution of one shape.
 
@@ -199,12 +203,14 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
 
     @property
     def waits_for_weights(self) -> bool:
-        """Whether a forward pass of windows of one pixel has more weights to read than images.
+        """Whether a forward pass has few windows, or windows of one pixel, and more weights to read than images.
 
         The helper's products fetch weights ahead, which no trial shows: there they come from a cache.
         """
-        cells, images = prod(self.geometry.weight[2:]), (self.inputs[0].shape, self.blobs[0].shape)
-        return self.keeps and cells == 1 and prod(self.geometry.weight) > sum(map(prod, images))
+        windows, cells = prod(axis.count for axis in self.geometry.axes), prod(self.geometry.weight[2:])
+        few = cells == 1 or windows * self.geometry.images <= FEW_WINDOWS
+        images = prod(self.inputs[0].shape) + prod(self.blobs[0].shape)
+        return self.keeps and few and prod(self.geometry.weight) > images
 
     def is_exact(self, stage: str) -> bool:
         """Return whether a stage is computed in float32, whatever the net computes in."""
