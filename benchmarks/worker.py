@@ -109,17 +109,19 @@ def _check(side: Any, folder: Path, begin: float) -> dict[str, Any]:
 
 
 def sample_of(step: Callable[[], Any], seconds: float) -> float:
-    """Return the seconds of a step: the mean over about so many seconds, or one step where that takes longer."""
+    """Return the seconds of a step: the mean over so many seconds, or one step where that takes longer.
+
+    The first one, which wakes the threads, is counted only then.
+    """
     begin = time.perf_counter()
     step()
-    first = time.perf_counter() - begin
-    if first > seconds:
+    if (first := time.perf_counter() - begin) > seconds:
         return first
-    count = round(seconds / first)
-    begin = time.perf_counter()
-    for _ in range(count):
+    count, begin = 0, time.perf_counter()
+    while (passed := time.perf_counter() - begin) < seconds:
         step()
-    return (time.perf_counter() - begin) / count
+        count += 1
+    return passed / count
 
 
 @contextmanager
