@@ -70,6 +70,26 @@ INLINE void go_up(const struct link *link, const float *x, const float *o, float
     }
 }
 
+#define BOTH(number, result, slope)                                                                                    \
+    case number:                                                                                                       \
+        _Pragma("GCC ivdep") for (int i = 0; i < CHUNK; i++) {                                                         \
+            float at = x[i];                                                                                           \
+            out[i] = result, slopes[i] = slope;                                                                        \
+        }                                                                                                              \
+        break;
+
+/* What a neuron makes of x, and its slopes: what both need is computed once. */
+INLINE void go_up_with_slopes(const struct link *link, const float *x, float *out, float *slopes) {
+    float first = (float)link->first;
+    switch (link->function) {
+        BOTH(GELU, gelu(at, 0), gelu_slope(at, 0))
+        BOTH(GELU_TANH, gelu_tanh(at, 0), gelu_tanh_slope(at, 0))
+        BOTH(HARDSWISH, hardswish(at), hardswish_slope(at))
+        BOTH(MISH, mish(at), mish_slope(at))
+        BOTH(SILU, silu(at, first), silu_slope(at, first))
+    }
+}
+
 /* The gradient of x, where that of y = go_up(x) is d. */
 INLINE void go_down(const struct link *link, const float *x, const float *o, const float *y, const float *d, float *out) {
     float first = (float)link->first, second = (float)link->second;
@@ -129,7 +149,7 @@ static void look_up_some(const struct operation *op, int64_t start, int64_t stop
 INLINE void chain_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const struct chain *c = &op->chain;
     int narrow = (int)c->narrow;
-    float room[CHUNK], between[MOST_LINKS][CHUNK], others[CHUNK];
+    float room[CHUNK], between[MOST_LINKS][CHUNK], others[CHUNK], kept[CHUNK];
     (void)worker;
     for (int64_t at = start; at < stop; at += CHUNK) {
         int64_t count = smaller(CHUNK, stop - at), last = c->count - 1;
@@ -139,10 +159,14 @@ INLINE void chain_some(const struct operation *op, int64_t start, int64_t stop, 
             const struct link *link = c->links + k;
             float *y = k == last && direct ? (float *)c->y + at : between[k];
             if (link->other) o = read_chunk(link->other, at, count, narrow, others);
-            go_up(link, x, o, y);
+            if (c->kept)
+                go_up_with_slopes(link, x, y, kept);
+            else
+                go_up(link, x, o, y);
             x = y;
         }
         if (!direct) write_chunk(x, c->y, at, count, narrow);
+        if (c->kept) write_chunk(kept, c->kept, at, count, 0);
     }
 }
 

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 40 };
+enum { HELPER_VERSION = 41 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, PAIR_LOSS, PAIR_LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -196,12 +196,14 @@ struct link {
 
 /* Each link reads what the one before it gives: CHAIN reads x and writes y. CHAIN_GRADIENT reads dy, and x, from which it
  * computes again what gradients need; or y, if they need nothing else; or neither. It writes dx and those of the other
- * arrays, if they are wanted. In bf16 `slopes` may be those of the first link, as a function of x, at all its numbers. */
+ * arrays, if they are wanted. In bf16 `slopes` may be those of the first link, as a function of x, at all its numbers. Of a
+ * neuron alone whose slopes are functions of x, CHAIN may `keep` these, in float32. */
 struct chain {
     const void *x, *dy;
     void *y, *dx; /* may be x and dy, if there are no other arrays */
     const struct link *links;
     const float *slopes;
+    float *kept;
     int64_t count, size, narrow;
 };
 

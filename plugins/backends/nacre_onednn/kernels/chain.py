@@ -41,7 +41,7 @@ class Link:
         return not self.others and self.name not in SHORT
 
 
-RELU = Link("RELU", reads="y")
+RELU, TIMES = Link("RELU", reads="y"), Link("TIMES", reads="x", others=1)
 SHORT = ("HARDSWISH", "LRELU", "RELU", "SCALED")
 
 
@@ -76,9 +76,16 @@ class ChainCall(HelperCall):
         return operation(self.kind, {**given, **chain, **self.numbers}), (self, links, slopes)
 
 
-def forward_call(links: Sequence[Link], desc: Desc, x: str = "x", others: Sequence[str] = ()) -> Call:
-    """Return the call that computes y; `others` are the buffers of the other arrays."""
-    return _chain("chain", links, desc, {"x": x, "y": "y", **_sides("other", links, others)})
+def forward_call(
+    links: Sequence[Link], desc: Desc, x: str = "x", others: Sequence[str] = (), *, y: str = "y", kept: str = ""
+) -> Call:
+    """Return the call that computes y.
+
+    Args:
+        others: the buffers of the other arrays.
+        kept: the buffer that gets the slopes of the only link, if it is wanted.
+    """
+    return _chain("chain", links, desc, {"x": x, "y": y, "kept": kept, **_sides("other", links, others)})
 
 
 def backward_call(
@@ -167,7 +174,8 @@ class LinkedKernel(OnednnKernel):
 class ChainKernel(LinkedKernel):
     """The links of a chain; the bottoms are what the first one reads, and then the other arrays in their order.
 
-    `backward` computes again what lies between them, unless only the last link's gradient reads anything, the top.
+    `backward` computes again what lies between them, unless only the last link's gradient reads anything, the top. Of a
+    neuron alone whose slopes take long, `forward` keeps them, which it has nearly computed, instead of the bottom.
     """
 
     def __init__(
@@ -177,14 +185,21 @@ class ChainKernel(LinkedKernel):
         self.chain = links
         self.blobs = [backend.blob(inputs[0].shape)]
         self.reads = "inputs" if not by_top(links) else "blobs" if links[-1].reads else ""
+        alone = len(links) == 1 and links[0].is_long and links[0].reads == "x"
+        self.keeps_slopes = alone and diffs[0] is not None and backend.compute == "float32"
+        if self.keeps_slopes:
+            self.reads = ""
 
     def links(self, index: int) -> Sequence[Link] | None:
         return self.chain if index == 0 else None
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         desc, others = describe_blob(self.blobs[0], layouts), [f"x{index}" for index in range(1, len(self.inputs))]
+        kept = "Slopes" if self.keeps_slopes else ""
         if stage == "forward":
-            return [forward_call(self.chain, desc, "x0", others)]
+            return [forward_call(self.chain, desc, "x0", others, kept=kept)]
+        if kept:
+            return [forward_call([TIMES], desc, "dy", [kept], y="dx0")]
         ends = {"inputs": {"x": "x0"}, "blobs": {"y": "y"}}.get(self.reads, {})
         dx, *gradients = (f"dx{index}" if one is not None else "" for index, one in enumerate(self.diffs))
         return [
