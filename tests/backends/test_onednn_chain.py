@@ -18,7 +18,7 @@ from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl.primitives import Call, plain
 from nacre_onednn.helper import native
 from nacre_onednn.kernels import chain
-from nacre_onednn.kernels.chain import MOST_LINKS, RELU, ChainKernel, Link, backward_call, by_top, forward_call
+from nacre_onednn.kernels.chain import MOST_LINKS, RELU, TIMES, ChainKernel, Link, backward_call, by_top, forward_call
 from nacre_onednn.kernels.neurons import FUNCTIONS, link_of
 from nacre_solvers import SGD
 
@@ -155,6 +155,23 @@ def test_in_place(links: list[Link], dtype: str) -> None:
     np.testing.assert_array_equal(*found)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("size", SIZES)
+def test_slopes_that_are_kept_have_the_bits_of_those_computed_again(size: int, threads: int) -> None:
+    random, desc = np.random.default_rng(size), plain(size)
+    x, dy = Trial.numbers(random, size), Trial.numbers(random, size)
+    for link in LINKS:
+        if link.reads == "x" and not link.others:
+            found: list[dict[str, Any]] = []
+            for kept in ("", "slopes"):
+                buffers = {name: np.full(size, 7, np.float32) for name in ("y", "slopes", "dx")} | {"x": x, "dy": dy}
+                again = backward_call([link], desc, {"x": "x", "dx": "dx"})
+                times = forward_call([TIMES], desc, "dy", ["slopes"], y="dx")
+                run([forward_call([link], desc, kept=kept), times if kept else again], buffers, threads)
+                found.append({name: buffers[name] for name in ("y", "dx")})
+            assert_alike(found[1], found[0], f"{link.name} of {size} numbers")
+
+
 # Nets
 
 UNIFORM = {"type": "Uniform", "low": -0.5, "high": 0.5}
@@ -227,6 +244,26 @@ def test_small_blobs_are_joined_where_nothing_is_computed_again() -> None:
     with Net("chains", layers(), backend="onednn") as net, net.derive("test") as other:
         assert chains(net) == {"bent": ["first/STanh", "bent"], "weighed": ["mean", "weighed"]}
         assert chains(other) == WHOLE
+
+
+def test_neurons_alone_keep_slopes_in_place_of_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def layers() -> list[Any]:
+        x, t = L.Input(name="in", tops=["x", "t"], shape=[9], batch_size=4)()
+        first = L.InnerProduct(name="first", output_dim=9, neuron="Mish")(x)
+        second = L.InnerProduct(name="second", output_dim=9, neuron="Mish")(first)
+        return [L.SquareLoss(name="loss")(second, t)]
+
+    def keeping(net: Net) -> list[bool]:
+        return [op.state.keeps_slopes for op in net.ops if isinstance(op.state, ChainKernel)]
+
+    with Net("mish", layers(), backend="onednn") as net, net.derive("test") as other:
+        assert keeping(net) == [True, True]
+        assert keeping(other) == [False, False]
+        peak = net.memory.planned_bytes()["peak"]
+    monkeypatch.setattr(chain, "SHORT", ("MISH",))
+    with Net("mish", layers(), backend="onednn") as net:
+        assert keeping(net) == [False, False]
+        assert net.memory.planned_bytes()["peak"] == peak
 
 
 def trained(backend: Any, made: Any = layers, **options: Any) -> tuple[list[float], dict[str, Any]]:

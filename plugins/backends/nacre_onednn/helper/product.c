@@ -15,7 +15,7 @@ void run_product_panels(const struct machine *machine, const struct operation *o
     share_out(machine, op, loops()->panels, pieces_of(op->product_panels.columns, 2 * loops()->lanes), 1);
 }
 
-/* Threads share the rows, or the columns where their shares are more alike then. */
+/* Threads share the rows, or the columns where their shares are more alike then, or the rows so few that reading b takes long. */
 void run_product(const struct machine *machine, const struct operation *op) {
     struct operation part = *op;
     struct product *o = &part.product;

@@ -5,9 +5,9 @@
 #include "lanes.h"
 #include "product.h"
 
-/* Rows of a are copied so far apart, and tiles of them: with a line between them they do not want the same places of a cache. */
+/* ROW, TILE: rows of a, and tiles of them, are copied so far apart, so that they do not want the same places of a cache. */
 enum { DEPTH = PRODUCT_DEPTH, TOGETHER = PRODUCT_TOGETHER, ROW = DEPTH + IN_LINE, TILE = DEPTH * WIDTH + IN_LINE };
-enum { NEAR = 64 }; /* see `ahead` */
+enum { NEAR = 64, SOON = 16 }; /* so far ahead panels are fetched that lie in order, and rows that are wider */
 
 /* Columns of b as panels, (columns / WIDTH, inner, WIDTH). Pieces are pairs of panels. */
 ON static void panels(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
@@ -23,6 +23,8 @@ ON static void panels(const struct operation *op, int64_t start, int64_t stop, i
         }
         for (int64_t k = 0; k < p->inner; k++) {
             const float *from = p->b + k * p->apart + column;
+            __builtin_prefetch(from + SOON * p->apart);
+            __builtin_prefetch(from + SOON * p->apart + WIDTH);
             STORE(left + k * WIDTH, load_first(from, count));
             STORE(right + k * WIDTH, more ? load_first(from + WIDTH, more) : ZERO());
         }
@@ -35,8 +37,8 @@ struct place {
     float *c;
     int64_t inner, panel, apart; /* numbers of a sum, and of all sums; between rows of c */
     int64_t columns;             /* that are left */
-    const float *next;           /* what it fetches of each panel meanwhile, from number `turn` on and before it, ... */
-    int64_t turn, step;   /* ... for each register so many numbers */
+    const float *next;           /* what is fetched of each panel from number `turn` on; before, what is near ... */
+    int64_t turn, step;          /* ... of it, for each of its registers so many numbers */
     int64_t adds;                /* whether the products are added to c, which has the first ones and the bias */
     float least;                 /* what is below becomes it: 0 with ReLU */
 };
@@ -93,11 +95,14 @@ ON static void read_tiles(const struct product *o, int64_t first, int64_t end, i
             for (int64_t k = 0; k < inner; k += WIDTH) STORE(copy + k, load_first(from + k, inner - k));
         }
     }
-    for (int64_t k = 0; o->turned && k < inner; k++)
+    for (int64_t some = 0; o->turned && some < inner; some += SOON)
         for (int64_t one = first; one < end; one++) {
             int64_t row = first_row(o->rows, o->tiles, one);
-            const float *from = o->a + (begin + k) * o->apart + row;
-            STORE(to + (one - first) * TILE + k * WIDTH, load_first(from, o->rows - row));
+            for (int64_t k = some; k < smaller(some + SOON, inner); k++) {
+                const float *from = o->a + (begin + k) * o->apart + row;
+                __builtin_prefetch(from + SOON * o->apart);
+                STORE(to + (one - first) * TILE + k * WIDTH, load_first(from, o->rows - row));
+            }
         }
 }
 

@@ -188,14 +188,14 @@ class ChainKernel(LinkedKernel):
         alone = len(links) == 1 and links[0].is_long and links[0].reads == "x"
         self.keeps_slopes = alone and diffs[0] is not None and backend.compute == "float32"
         if self.keeps_slopes:
-            self.reads = ""
+            self.intermediates, self.reads = [backend.blob(inputs[0].shape)], ""
 
     def links(self, index: int) -> Sequence[Link] | None:
         return self.chain if index == 0 else None
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         desc, others = describe_blob(self.blobs[0], layouts), [f"x{index}" for index in range(1, len(self.inputs))]
-        kept = "Slopes" if self.keeps_slopes else ""
+        kept = "slopes" if self.keeps_slopes else ""
         if stage == "forward":
             return [forward_call(self.chain, desc, "x0", others, kept=kept)]
         if kept:
@@ -205,6 +205,9 @@ class ChainKernel(LinkedKernel):
         return [
             backward_call(self.chain, desc, {**ends, "dx": dx}, others if self.reads == "inputs" else (), gradients)
         ]
+
+    def buffers(self) -> dict[str, Array]:
+        return {**super().buffers(), **({"slopes": self.intermediates[0]} if self.keeps_slopes else {})}
 
 
 def by_top(links: Sequence[Link]) -> bool:
