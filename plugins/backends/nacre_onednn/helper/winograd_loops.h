@@ -261,7 +261,7 @@ INLINE_ON void read_tile(const void *x, const struct images *s, struct phase pha
  * none that bf16 has. */
 enum { TOGETHER = 32 };
 
-INLINE_ON void multiply(const float *u, const float *v, float *m, int64_t words, const int wide) {
+INLINE_ON void multiply(const float *u, const float *v, const float *next, float *m, int64_t words, const int wide) {
     const int64_t row = row_of(words), together = NARROW ? words : TOGETHER;
     for (int64_t begin = 0; begin < words; begin += together) {
         WIDE sums[TILES][2];
@@ -269,7 +269,10 @@ INLINE_ON void multiply(const float *u, const float *v, float *m, int64_t words,
             for (int half = 0; half <= wide; half++) sums[tile][half] = ZERO();
         for (int64_t word = begin; word < smaller(begin + together, words); word++) {
             WIDE weights[2];
-            for (int half = 0; half <= wide; half++) weights[half] = LOAD(v + (half * words + word) * WIDTH);
+            for (int half = 0; half <= wide; half++) {
+                if (next) __builtin_prefetch(next + (half * words + word) * WIDTH, 0, 2);
+                weights[half] = LOAD(v + (half * words + word) * WIDTH);
+            }
             for (int tile = 0; tile < TILES; tile++) {
                 WIDE number = EACH(&u[tile * row + word]);
                 for (int half = 0; half <= wide; half++) sums[tile][half] = DOT(sums[tile][half], number, weights[half]);
@@ -285,11 +288,16 @@ INLINE_ON void multiply(const float *u, const float *v, float *m, int64_t words,
 
 /* Functions of their own: among other code the compiler would keep weights in memory instead of registers. */
 ON static __attribute__((noinline)) void product_of_16(const float *u, const float *v, float *m, int64_t words) {
-    multiply(u, v, m, words, 0);
+    multiply(u, v, 0, m, words, 0);
 }
 
 ON static __attribute__((noinline)) void product_of_32(const float *u, const float *v, float *m, int64_t words) {
-    multiply(u, v, m, words, 1);
+    multiply(u, v, 0, m, words, 1);
+}
+
+/* Where tiles are few, products wait for weights: the next ones are fetched meanwhile. */
+ON static __attribute__((noinline)) void product_and_fetch(const float *u, const float *v, const float *next, float *m, int64_t words) {
+    multiply(u, v, next, m, words, 1);
 }
 
 /* The results of a tile of 16 filters; returns whether one is NaN. If `is_bad` is not NULL, those become NaN whose windows
@@ -371,6 +379,12 @@ INLINE_ON void strips(const struct operation *op, int64_t start, int64_t stop, i
                 for (int64_t part = first; part < last; part += 2) {
                     const float *weights = v + cell * plane_of_v + part * words * WIDTH;
                     float *to = m + (cell * panels + (part - first) / 2) * plane_of_m;
+                    if (count <= TILES && part + 1 < last) {
+                        const float *next = part + 2 < last ? weights + 2 * words * WIDTH
+                                                            : v + (cell + 1) * plane_of_v + first * words * WIDTH;
+                        product_and_fetch(u + cell * plane, weights, next, to, words);
+                        continue;
+                    }
                     for (int64_t tile = 0; tile < count; tile += TILES)
                         (part + 1 < last ? product_of_32 : product_of_16)(u + cell * plane + tile * row, weights,
                                                                           to + tile * 2 * WIDTH, words);
