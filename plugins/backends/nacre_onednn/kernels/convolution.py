@@ -205,7 +205,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     def waits_for_weights(self) -> bool:
         """Whether a forward pass has few windows, or windows of one pixel, and more weights to read than images.
 
-        The helper's products fetch weights ahead, which no trial shows: there they come from a cache.
+        The helper's products fetch weights ahead, and run together with its operations before and behind them, which
+        no trial shows.
         """
         windows, cells = prod(axis.count for axis in self.geometry.axes), prod(self.geometry.weight[2:])
         few = cells == 1 or windows * self.geometry.images <= FEW_WINDOWS

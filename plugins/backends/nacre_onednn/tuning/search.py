@@ -9,13 +9,15 @@ import mmap
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
+from math import inf, prod
 from typing import Any
 
 from nacre import NacreError, Own
 
 from ..dnnl.library import Unimplemented, library
 from ..dnnl.primitives import BLOCKED, CHANNELS_LAST, IN_ORDER, Call
+from ..helper.native import lanes
+from ..helper.product import PanelProduct
 from ..kernels.base import Layouts, OnednnKernel, layout_of
 from ..kernels.batch_norm import BatchNormKernel
 from ..kernels.element_wise import ElementWiseKernel
@@ -50,6 +52,10 @@ SILENT = 2.0
 
 
 PAGE = 4096
+CACHED = 1 << 22
+"""Bytes of parameters that caches next to the cores hold. Of a net with more, predictions find none of a layer's there."""
+
+
 CLEARLY = 0.97
 """A trial replaces an earlier one only if it needs less than this share of its time: less may be chance."""
 
@@ -178,6 +184,7 @@ def _fastest(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> dict[str,
     totals: dict[str, float] = dict.fromkeys(candidates, 0.0)
     taken: dict[str, list[tuple[OnednnKernel, str, Trial]]] = {candidate: [] for candidate in candidates}
     timed: dict[tuple[str, str], dict[tuple[str, str], float]] = {}  # of layers that are alike only the first is timed
+    others = _what_others_read(kernels)
     start, announced = time.monotonic(), False
     for number, kernel in enumerate(kernels):
         if not announced and time.monotonic() - start > SILENT:
@@ -186,7 +193,7 @@ def _fastest(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> dict[str,
             sys.stderr.write(f"onednn: trying which layouts are fastest for this net; {done}\n")
         like = likeness(kernel)
         for stage in kernel.stages():
-            trials = _timed(kernel, stage, candidates, timed.setdefault((like, stage), {}))
+            trials = _timed(kernel, stage, candidates, timed.setdefault((like, stage), {}), others)
             for candidate, each in trials.items():
                 seconds, best = _clearly_least([(trial.seconds, trial) for trial in each] or [(inf, None)])
                 totals[candidate] += seconds
@@ -203,17 +210,37 @@ def _fastest(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> dict[str,
     return {"layout": layout, "ways": ways}
 
 
+def _what_others_read(kernels: Sequence[OnednnKernel]) -> list[Call]:
+    """Return calls that read what caches hold, as the other layers of a large net do between two runs of one.
+
+    They are a product of the helper's; the list is empty if parameters stay in caches, or are written in each step.
+    """
+    bytes_read = sum({id(one): 4 * prod(one.shape) for each in kernels for one in each.parameters}.values())
+    if not kernels[0].keeps or bytes_read <= CACHED or not lanes():
+        return []
+    features = 1024
+    ours = PanelProduct(1, features, 2 * CACHED // (4 * features), keeps=True)
+    return ours.forward("x of others", "weight of others", "", "y of others")[1:]
+
+
 def _timed(
-    kernel: OnednnKernel, stage: str, candidates: Sequence[str], known: dict[tuple[str, str], float]
+    kernel: OnednnKernel,
+    stage: str,
+    candidates: Sequence[str],
+    known: dict[tuple[str, str], float],
+    others: Sequence[Call],
 ) -> dict[str, list[Trial]]:
-    """Return the timed trials of a stage in each candidate; times are taken from `known`, or added to it."""
+    """Return the timed trials of a stage in each candidate; times are taken from `known`, or added to it.
+
+    `others` run before each of them, if it reads parameters.
+    """
     trials: dict[str, list[Trial]] = {}
     for candidate in candidates:
         before = [trial for each in trials.values() for trial in each]
         trials[candidate] = _trials(kernel, stage, _tried(candidate), before)
     found = {(candidate, trial.way): trial for candidate, each in trials.items() for trial in each}
     if unknown := dict.fromkeys(trial for key, trial in found.items() if key not in known):
-        time_all(list(unknown))
+        time_all(list(unknown), others if kernel.parameters else ())
     for key, trial in found.items():
         trial.seconds = known.setdefault(key, trial.seconds)
     return trials
@@ -243,16 +270,18 @@ class Trial:
         first.replay(self.threads)()
         self.replay = record.replay(self.threads)
 
-    def run(self, most: float) -> None:
-        """Run some times, until these took so many seconds, and note the least time."""
+    def run(self, most: float, before: Callable[[], None] | None) -> None:
+        """Run some times, until these took so many seconds, and note the least time; `before` runs before each."""
         assert self.replay is not None, "the trial was not prepared"
-        end = time.perf_counter() + most
+        spent = 0.0
         for _ in range(TURNS):
+            if before is not None:
+                before()
             start = time.perf_counter()
             self.replay()
-            now = time.perf_counter()
-            self.seconds = min(self.seconds, now - start)
-            if now > end:
+            spent += (taken := time.perf_counter() - start)
+            self.seconds = min(self.seconds, taken)
+            if spent > most:
                 break
 
 
@@ -276,13 +305,15 @@ def _same(some: Sequence[Call], others: Sequence[Call]) -> bool:
     )
 
 
-def time_all(trials: Sequence[Trial]) -> None:
+def time_all(trials: Sequence[Trial], others: Sequence[Call] = ()) -> None:
     """Time trials in rounds, so that a disturbance of the machine does not fall on one of them alone.
+
+    The calls of `others` are run before each.
 
     Raises:
         MemoryError: there is no memory for them.
     """
-    sizes = sizes_of(call for trial in trials for call in trial.calls)
+    sizes = sizes_of([*(call for trial in trials for call in trial.calls), *others])
     offsets = [0, *itertools.accumulate(rounded_up(size, PAGE) for size in sizes.values())]
     try:
         mapped = mmap.mmap(-1, max(offsets[-1], 1))
@@ -295,10 +326,14 @@ def time_all(trials: Sequence[Trial]) -> None:
         addresses = {name: start + offset for name, offset in zip(sizes, offsets, strict=False)}
         for trial in trials:
             trial.prepare(addresses)
+        before = None
+        if others:
+            before = Trial("", list(others), trials[0].threads)
+            before.prepare(addresses)
         for number in range(ROUNDS):
             best = min((trial.seconds for trial in trials), default=inf)
             for trial in trials:
                 if number == 0 or (trial.seconds < HOPELESS * best and (number == 1 or trial.seconds < LONG)):
-                    trial.run(SHORT if number else AT_FIRST)
-        for trial in trials:
+                    trial.run(SHORT if number else AT_FIRST, before and before.replay)
+        for trial in (*trials, *([before] if before else [])):
             trial.replay = None  # the memory goes
