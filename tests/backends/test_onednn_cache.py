@@ -17,6 +17,7 @@ from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU
 from nacre_onednn.backend import OnednnBackend
+from nacre_onednn.helper import native
 from nacre_onednn.tuning import plans as cache
 from nacre_onednn.tuning import search as layouts
 
@@ -37,9 +38,9 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counted: list[int] = []
     time_all = layouts.time_all
 
-    def count(trials: Any) -> None:
+    def count(trials: Any, others: Any) -> None:
         counted.append(len(trials))
-        time_all(trials)
+        time_all(trials, others)
 
     monkeypatch.setattr(layouts, "time_all", count)
     return counted
@@ -103,6 +104,27 @@ def test_of_layers_that_are_alike_one_is_timed(trials: list[int]) -> None:
     assert ways["a"] == ways["b"] == ways["c"]
     chain("ab", neuron=ReLU())
     assert sum(trials) > alone, "with another neuron they are not alike"
+
+
+@pytest.mark.skipif(not native.lanes(), reason="no helper was compiled, or the processor has no AVX2")
+def test_trials_for_predictions_of_large_nets_find_no_parameters_in_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[tuple[set[str], bool]] = []
+    run = layouts.Trial.run
+
+    def runs(trial: Any, most: float, before: Any) -> None:
+        found.append(({name for call in trial.calls for name in call.sizes()}, before is not None))
+        run(trial, most, before)
+
+    monkeypatch.setattr(layouts.Trial, "run", runs)
+    monkeypatch.setenv("NACRE_CACHE", "")
+    with make_net() as net:
+        assert not any(cold for _, cold in found)  # each step writes them
+        with net.derive("test"):
+            assert not any(cold for _, cold in found)  # a cache holds them all
+        found.clear()
+        monkeypatch.setattr(layouts, "CACHED", 1 << 12)
+        with net.derive("predict"):
+            assert {cold for names, cold in found if any("weight" in name for name in names)} == {True}
 
 
 def gradients(net: Net) -> dict[str, bytes]:

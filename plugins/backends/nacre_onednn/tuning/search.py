@@ -53,7 +53,7 @@ SILENT = 2.0
 
 PAGE = 4096
 CACHED = 1 << 22
-"""Bytes of parameters that caches next to the cores hold. Of a net with more, predictions find none of a layer's there."""
+"""Bytes of parameters that caches next to the cores hold: in predictions of a net with more, each layer's are not there."""
 
 
 CLEARLY = 0.97
