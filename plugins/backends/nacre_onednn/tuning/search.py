@@ -53,7 +53,7 @@ SILENT = 2.0
 
 PAGE = 4096
 CACHED = 1 << 22
-"""Bytes of parameters that caches next to the cores hold: in predictions of a net with more, each layer's are not there."""
+"""Bytes of parameters that caches next to the cores hold: of more, a prediction finds none of a layer's there."""
 
 
 CLEARLY = 0.97
