@@ -37,8 +37,8 @@ struct place {
     float *c;
     int64_t inner, panel, apart; /* numbers of a sum, and of all sums; between rows of c */
     int64_t columns;             /* that are left */
-    const float *next;           /* what is fetched of each panel from number `turn` on; before, what is near ... */
-    int64_t turn, step;          /* ... of it, for each of its registers so many numbers */
+    const float *next;           /* is fetched while numbers from `turn` on are multiplied; before, what is NEAR ... */
+    int64_t turn, step;          /* ... in the same panel; so many numbers for each register */
     int64_t adds;                /* whether the products are added to c, which has the first ones and the bias */
     float least;                 /* what is below becomes it: 0 with ReLU */
 };
