@@ -68,8 +68,10 @@ NETS = {
         losses_apart=2e-2,
         losses_apart_in_bf16=6e-2,
     ),
-    "MobileNetV2-32": Benchmark(  # of its third loss PyTorch's layouts have 6.84 and 6.79, float64 has 6.83
-        f"{FILES}/mobilenet_v2.toml", small=False, apart=3e-2, apart_in_bf16=None, losses_apart=4e-2
+    # of its third loss PyTorch's layouts have 6.84 and 6.79, float64 has 6.83; with AMX, on one thread, a gradient of
+    # PyTorch's channels last is 0.034 from that in float64, those of nacre and of eager 0.006
+    "MobileNetV2-32": Benchmark(
+        f"{FILES}/mobilenet_v2.toml", small=False, apart=5e-2, apart_in_bf16=None, losses_apart=4e-2
     ),
     "U-Net-8": Benchmark(f"{FILES}/unet.toml", small=False, apart=3e-2, apart_in_bf16=0.6),
     "M5-32": Benchmark(f"{FILES}/m5.toml", small=False, apart=1e-2, apart_in_bf16=0.6, losses_apart_in_bf16=6e-2),
