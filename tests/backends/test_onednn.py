@@ -35,6 +35,7 @@ from nacre_onednn.kernels.dropout import DropoutKernel
 from nacre_onednn.kernels.embedding import EmbeddingKernel
 from nacre_onednn.kernels.loss import SoftmaxLossKernel
 from nacre_onednn.kernels.update import AdamKernel
+from nacre_onednn.record import FUNCTION, Record
 from nacre_solvers import SGD, Adam, AdamW, Step
 
 REASON = OnednnBackend.unusable()
@@ -240,6 +241,31 @@ def test_pytorchs_threads_are_left_alone() -> None:
         assert here.set_threads(3) == 3
     finally:
         here.set_threads(before)
+
+
+@needs_onednn
+@pytest.mark.parametrize("helped", [True, False])
+def test_a_run_has_its_threads_and_leaves_those_of_the_caller(helped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not helped:
+        without_helper(monkeypatch)
+    here = library.library()
+    if here.runtime != library.OPENMP:
+        pytest.skip("this oneDNN has no OpenMP")
+    seen: list[int] = []
+
+    @FUNCTION
+    def look(*_: object) -> None:
+        seen.append(here.functions.omp_get_max_threads())
+
+    run = Record()
+    run.add_shared(look, library.Argument(), 1, 1, None)
+    before = here.set_threads(3)
+    try:
+        run.replay(2)()
+        assert here.set_threads(3) == 3
+    finally:
+        here.set_threads(before)
+    assert seen == [2]
 
 
 @needs_onednn

@@ -239,6 +239,7 @@ class Net(NetAccess):
             check_places(op.layer)
             op.ready()
         self._sources.note_first()
+        self._sources.count_rows()
         self._passes.compile_all()
 
     def allocate(self) -> None:
@@ -401,7 +402,7 @@ class Net(NetAccess):
             self._passes.calls["forward"]()
         else:
             self._passes.calls["feed and forward"]()
-        return self.count_losses()
+        return self._statistics.count_losses()
 
     @property
     def computes_alone(self) -> bool:

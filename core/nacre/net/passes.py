@@ -63,52 +63,29 @@ class Passes:
     def compile_all(self) -> None:
         """Make one call of each pass."""
         self.calls = {name: self.compile(steps) for name, steps in self._steps.items()}
-        self.calls["feed and forward"] = self.compile([*self._steps["feed"], *self._steps["forward"]])
+        feed = self._steps["feed"]
+        if all(map(_is_idle, feed)):
+            feed = []  # blobs and rows stay as they were written
+        self.calls["feed and forward"] = self.compile([*feed, *self._steps["forward"]])
         spread = [step for step in self._steps["feed"] if step.kind == "copy"]
         self.calls["spread"] = self.compile(spread) if spread else _do_nothing
 
     def compile(self, steps: Sequence[Step], *, checked: bool = True) -> Callable[[], None]:
-        compiled, made = self._compiled(steps), self._arranged
-
-        def run() -> None:
-            nonlocal compiled, made
-            if made != self._arranged:  # what a backend has recorded reads what states had before
-                compiled, made = self._compiled(steps), self._arranged
-            compiled()
-
-        return self._answerable(run, steps, self._target.check_required if checked else _do_nothing)
-
-    def _compiled(self, steps: Sequence[Step]) -> Callable[[], None]:
-        try:
-            backend = self._target.backend
-            run = self._watched(steps) if self.watch else compile_steps(steps)
-            return wrapped(backend, run, own=self._are_own(steps))
-        finally:
-            self._turn(self._target.phase)
-
-    @property
-    def computes_alone(self) -> bool:
-        """Whether a forward pass has only steps of the net's backend, so that no other code computes with arrays."""
-        return self._are_own([*self._steps["feed"], *self._steps["forward"]])
-
-    def _are_own(self, steps: Sequence[Step]) -> bool:
-        backend = self._target.backend
-        return not self.watch and all(step.own is backend or _is_idle(step) for step in steps)
-
-    def _answerable(
-        self, run: Callable[[], None], steps: Sequence[Step], check: Callable[[], None]
-    ) -> Callable[[], None]:
         """Return a pass whose errors name the step's layer or component, and which is checked when it runs first."""
-        proven = 0
+        run, made, proven = self._compiled(steps), self._arranged, 0
+        devices = self._target.on_devices if checked else []
         forward = any(step.kind == "forward" and not isinstance(step.worker, SourceState) for step in steps)
         trains = self._target.phase == "train" and any(step.kind == "forward" for step in steps)
         written = self._buffers if trains else []  # such as running means
 
         def answerable() -> None:
-            nonlocal proven
+            nonlocal run, made, proven
             try:
+                if made != self._arranged:  # what a backend has recorded reads what states had before
+                    run, made = self._compiled(steps), self._arranged
                 run()
-                check()
+                if devices:
+                    self._target.check_required()
                 if written:
                     Storage.note_changes(written)
             except BaseException as error:
@@ -129,6 +106,24 @@ class Passes:
                 self.counted = True
 
         return answerable
+
+    def _compiled(self, steps: Sequence[Step]) -> Callable[[], None]:
+        try:
+            backend = self._target.backend
+            busy = [step for step in steps if type(step.worker) is not InputState]  # which does nothing
+            run = self._watched(busy) if self.watch else compile_steps(busy)
+            return wrapped(backend, run, own=self._are_own(steps))
+        finally:
+            self._turn(self._target.phase)
+
+    @property
+    def computes_alone(self) -> bool:
+        """Whether a forward pass has only steps of the net's backend, so that no other code computes with arrays."""
+        return self._are_own([*self._steps["feed"], *self._steps["forward"]])
+
+    def _are_own(self, steps: Sequence[Step]) -> bool:
+        backend = self._target.backend
+        return not self.watch and all(step.own is backend or _is_idle(step) for step in steps)
 
     def _refuse_replaced(self, error: BaseException | None) -> None:
         """Raise an error about the first state that has put something of its own into the place of the net's."""

@@ -64,9 +64,10 @@ class Sources:
 
     def rows_step(self) -> Step:
         """Return the step that counts the rows of a batch, after the steps of the sources."""
-        return Step("rows", self._net, self._count_rows)
+        return Step("rows", self._net, self.count_rows)
 
-    def _count_rows(self) -> None:
+    def count_rows(self) -> None:
+        """Count the rows of the batch that the sources have made, or that was written."""
         if self._at_work:
             # Sources may have batches of different sizes; the one that is not full gives the number.
             short: list[int] = []

@@ -9,14 +9,12 @@ from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
 from ..arguments import refuse_call
-from ..discovery.blame import blaming
+from ..discovery.blame import blamed
 from ..errors import NacreError
 from ..threads import after_fork
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-BLAMING = blaming()  # one for all calls: to make one takes longer than to enter a net
 
 
 class Turns:
@@ -114,11 +112,14 @@ def in_turn(
     def decorate(method: Callable[Concatenate[Has, P], R]) -> Callable[Concatenate[Has, P], R]:
         @wraps(method)
         def call(self: Has, *args: P.args, **kwargs: P.kwargs) -> R:
-            with getattr(self.turns, way), BLAMING:
+            with getattr(self.turns, way):
                 try:
                     return method(self, *args, **kwargs)
-                except TypeError:
-                    refuse_call(method, (self, *args), kwargs, how_to_call, owner=type(self).__name__.lower())
+                except BaseException as error:
+                    if isinstance(error, TypeError):
+                        refuse_call(method, (self, *args), kwargs, how_to_call, owner=type(self).__name__.lower())
+                    if (found := blamed(error)) is not None:
+                        raise found from error
                     raise
 
         return call

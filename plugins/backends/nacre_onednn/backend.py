@@ -131,7 +131,12 @@ class OnednnBackend(HostMemory):
 
     def arrange(self, kernels: Sequence[LayerState], blobs: Sequence[Own], plan: dict[str, Any]) -> None:
         ours = [kernel for kernel in kernels if isinstance(kernel, OnednnKernel)]
-        self.wrap(lambda: decide(ours, blobs, plan, self.environment()))()
+
+        def decided() -> None:
+            with self.on_threads():
+                decide(ours, blobs, plan, self.environment())
+
+        self.wrap(decided)()
 
     def storage(self, blob: Own) -> tuple[int, str]:
         return blob.size, "uint16" if blob.dtype == "bf16" else blob.dtype
@@ -222,20 +227,18 @@ class OnednnBackend(HostMemory):
 
     def _recorded(self, steps: Sequence[Step]) -> Callable[[], None]:
         """Return a function that records steps when it is first called, and replays them from then on."""
-        record: Record | None = None
         replay: Callable[[], None] | None = None
 
         def run() -> None:
-            nonlocal record, replay
-            if record is None or replay is None:
+            nonlocal replay
+            if replay is None:
                 self._here.recording = Record()
                 try:
                     for step in steps:
                         step.call()
-                    record, replay = self._here.recording, self._here.recording.replay(self.threads)
+                    replay = self._here.recording.replay(self.threads)
                 finally:
                     self._here.recording = None
-            record.renew()
             replay()
 
         return run
@@ -244,7 +247,7 @@ class OnednnBackend(HostMemory):
     def on_threads(self) -> Iterator[None]:
         """Give the calling thread's parallel regions the backend's number of threads, and restore what it was.
 
-        PyTorch, if it is loaded in the process, takes its threads from the same OpenMP.
+        Primitives are made for this number. PyTorch, if the process has it, takes its threads from the same OpenMP.
         """
         before = self.library.set_threads(self.threads)
         try:
@@ -260,7 +263,7 @@ class OnednnBackend(HostMemory):
         return self.wrap_own(self.numpy.wrap(run))
 
     def wrap_own(self, run: Callable[[], None]) -> Callable[[], None]:
-        """Run a pass alone on OpenMP's threads; NumPy stays as it is, since replaying a run needs little of it."""
+        """Run a pass alone on OpenMP's threads, whose number each run of operations sets; NumPy stays as it is."""
 
         def here() -> None:
             if self._forks != _Forks.count:
@@ -269,12 +272,7 @@ class OnednnBackend(HostMemory):
                     "start processes with 'spawn' or 'forkserver', or open the backend in the child process only",
                 )
             with self.turn:
-                before = self.library.set_threads(self.threads)
-                try:
-                    run()
-                finally:
-                    if before != self.threads:
-                        self.library.set_threads(before)
+                run()
 
         return here
 

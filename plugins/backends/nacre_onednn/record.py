@@ -70,12 +70,13 @@ class Record:
         return self.scalars[id(scalars)][1]
 
     def replay(self, threads: int) -> Callable[[], None]:
-        """Return the function that runs all operations, after the packings of parameters that have changed."""
-        run = self._replay(threads)
-        if not self.packings and not self.written:
-            return run
+        """Return the function that runs all operations, after the packings of parameters that have changed.
+
+        It copies the scalars to where the operations read them.
+        """
+        run, packed = self._replay(threads), -1
         packings = [(packing, packing.record.replay(threads)) for packing in self.packings]
-        packed = -1
+        scalars = self.scalars.values()
 
         def pack_and_run() -> None:
             nonlocal packed
@@ -85,31 +86,35 @@ class Record:
                         pack()
                         packing.copies.remember()
                 packed = now
-            run()
+            for given, copy in scalars:
+                copy[: len(given.values)] = given.values
+            if failed := run():
+                self._refuse(failed - 1)
             for narrow in self.written:
                 narrow.remember(updated=True)
 
         return pack_and_run
 
-    def _replay(self, threads: int) -> Callable[[], None]:
-        """Return the function that runs all operations: by the helper, or one by one through ctypes."""
+    def _replay(self, threads: int) -> Callable[[], int]:
+        """Return the function that runs all operations: by the helper, or one by one through ctypes.
+
+        It returns which one failed, counted from 1, or 0. The calling thread's parallel regions have as many threads as
+        before when it returns.
+        """
         native = helper()
         if native is not None:
             functions, operations = machine(threads), (Operation * len(self.operations))(*self.operations)
             arguments = (ctypes.byref(functions), operations, ctypes.c_int64(len(operations)))
             native.nacre_prepare(*arguments)
-
-            def run() -> None:
-                if failed := native.nacre_run(*arguments):
-                    self._refuse(failed - 1)
-
-            return run
+            return partial(native.nacre_run, *arguments)
         calls = [_call_of(one) for one in self.operations]
 
-        def run_each() -> None:
-            for index, call in enumerate(calls):
-                if call():
-                    self._refuse(index)
+        def run_each() -> int:
+            before = library().set_threads(threads)
+            try:
+                return next((number for number, call in enumerate(calls, 1) if call()), 0)
+            finally:
+                library().set_threads(before)
 
         return run_each
 
@@ -117,11 +122,6 @@ class Record:
         if index in self.refusals:
             self.refusals[index]()
         raise NacreError(f"{self.names[index]} failed")
-
-    def renew(self) -> None:
-        """Copy the scalars to where the operations read them."""
-        for scalars, copy in self.scalars.values():
-            copy[: len(scalars.values)] = scalars.values
 
 
 def _call_of(one: Operation) -> Callable[[], Any]:

@@ -290,10 +290,16 @@ def test_an_unknown_parameter_is_a_key_error_with_the_nearest_name() -> None:
 
 def test_fewer_rows_are_filled_up_with_the_last() -> None:
     net = net_of(*chain())
-    net.write("data", np.arange(8).reshape(2, 4))
     net.forward()
-    assert net.blob("data")[:, 0].tolist() == [0, 4, 4]
-    assert net.scalars["rows"] == 2
+    assert net.scalars["rows"] == 3, "nothing was written"
+    net.write("data", np.arange(8).reshape(2, 4))
+    for _ in range(2):  # what was written stays
+        net.forward()
+        assert net.blob("data")[:, 0].tolist() == [0, 4, 4]
+        assert net.scalars["rows"] == 2
+    net.write("data", np.zeros((3, 4)))
+    net.forward()
+    assert net.scalars["rows"] == 3
 
 
 def test_a_source_is_written_over_for_one_pass() -> None:

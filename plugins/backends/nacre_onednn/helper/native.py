@@ -137,7 +137,12 @@ def machine(threads: int) -> ctypes.Structure:
         "thread": here.address("omp_get_thread_num"),
         "team": here.address("omp_get_num_threads"),
     }
-    if here.runtime != OPENMP or not all(team.values()):
-        team, threads = {}, 1
+    most = {"most": here.address("omp_get_max_threads"), "set_most": here.address("omp_set_num_threads")}
+    own = threads
+    if here.runtime != OPENMP:
+        team, most, own = {}, {}, 1
+    elif not all(team.values()):
+        team, own = {}, 1
     execute = here.address("dnnl_primitive_execute")
-    return STRUCTURES["machine"](execute=execute, stream=here.stream, threads=threads, **team)
+    known = {"execute": execute, "stream": here.stream, "threads": own, "of_primitives": threads}
+    return STRUCTURES["machine"](**known, **team, **most)

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 41 };
+enum { HELPER_VERSION = 42 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, PAIR_LOSS, PAIR_LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -36,6 +36,7 @@ enum { ALIGNMENT = 64 }; /* bytes of a line of the caches, and of such a registe
 typedef int execute_t(const void *primitive, void *stream, int count, const void *arguments);
 typedef void parallel_t(void (*work)(void *), void *data, unsigned threads, unsigned flags);
 typedef int count_t(void);
+typedef void set_t(int count);
 
 struct machine {
     execute_t *execute;    /* dnnl_primitive_execute */
@@ -43,8 +44,11 @@ struct machine {
     parallel_t *parallel;  /* GOMP_parallel, or NULL */
     count_t *thread;       /* omp_get_thread_num */
     count_t *team;         /* omp_get_num_threads */
+    count_t *most;         /* omp_get_max_threads, or NULL */
+    set_t *set_most;       /* omp_set_num_threads */
     void *together;        /* while several operations run together: see threads.c */
     int64_t threads;
+    int64_t of_primitives; /* threads of oneDNN's own */
 };
 
 /* A primitive of oneDNN. */

@@ -124,8 +124,7 @@ EXPORT void nacre_prepare(const struct machine *machine, struct operation *ops, 
     }
 }
 
-/* Runs operations in order; returns the number of the first that fails, counted from 1, or 0. */
-EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *ops, int64_t count) {
+static int64_t run_in_order(const struct machine *machine, const struct operation *ops, int64_t count) {
     for (int64_t number = 0; number < count;) {
         int64_t together = ops[number].together;
         if (together)
@@ -135,6 +134,16 @@ EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *
         number += larger(together, 1);
     }
     return 0;
+}
+
+/* Runs operations in order; returns the number of the first that fails, counted from 1, or 0. The calling thread's parallel
+ * regions have as many threads as before when it returns: PyTorch, if the process has it, takes its threads from the same OpenMP. */
+EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *ops, int64_t count) {
+    const int wanted = (int)machine->of_primitives, before = machine->most ? machine->most() : wanted;
+    if (before != wanted) machine->set_most(wanted);
+    const int64_t failed = run_in_order(machine, ops, count);
+    if (before != wanted) machine->set_most(before);
+    return failed;
 }
 
 EXPORT int64_t nacre_helper_version(void) { return HELPER_VERSION; }

@@ -42,7 +42,7 @@ from ..record import Copies
 from ..rewrite import fold_of
 from .base import Layouts, OnednnKernel, describe_blob, gate, make_ones, rectify, unfit
 from .columns import MOST_SUMMED, ColumnsConvolution, PanelsConvolution
-from .products import PANELS, sum_up
+from .products import FEW_ROWS, PANELS, sum_up
 
 AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bottom", "any"
 """Ways to lay bottom and top: as they are, with a plain one copied into or from the layout of the other, or both as is
@@ -58,10 +58,6 @@ MOST_PACKED = 4
 DIRECTLY, AS_PRODUCT, BY_CHANNELS = "in lanes", "as a product", "channel by channel"
 BY_WINOGRAD, IN_LARGER_TILES, IN_PAIRS = "by Winograd", "by Winograd, in larger tiles", "by Winograd, in pairs"
 """Ways of the helper, by the names that saved plans have for them."""
-
-
-FEW_WINDOWS = 16
-"""Windows of all images together up to which reading the weights takes longer than multiplying."""
 
 
 class Forms:
@@ -209,7 +205,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         no trial shows.
         """
         windows, cells = prod(axis.count for axis in self.geometry.axes), prod(self.geometry.weight[2:])
-        few = cells == 1 or windows * self.geometry.images <= FEW_WINDOWS
+        few = cells == 1 or windows * self.geometry.images <= FEW_ROWS
         images = prod(self.inputs[0].shape) + prod(self.blobs[0].shape)
         return self.keeps and few and prod(self.geometry.weight) > images
 

@@ -34,7 +34,7 @@ from ..helper.product import PanelProduct
 from ..helper.small_batch import SmallBatchProduct
 from ..record import Copies, recorder
 from .base import Layouts, OnednnKernel, describe_blob, gate, is_images, make_ones, rectify, unfit
-from .products import GEMM, PACKED, PANELS, PRODUCT
+from .products import FEW_ROWS, GEMM, PACKED, PANELS, PRODUCT
 
 Laid = Callable[..., Desc]
 """Describes weights of a shape: `plain` or `free`."""
@@ -136,7 +136,15 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         if stage not in ("forward", "weights", "data"):
             return ("",)
         ours = {FEW: self.ours.usual, PANELS: self.in_panels.usual and self.dtype == "float32"}
+        if stage == "forward" and ours[PANELS] and self.waits_for_weights:
+            return (PANELS,)
         return (PRODUCT, GEMM, PACKED, *(way for way, usual in ours.items() if usual))
+
+    @property
+    def waits_for_weights(self) -> bool:
+        """Whether a forward pass has few rows, and more weights to read: see the same of convolutions."""
+        outputs, features = self.parameters[0].shape
+        return self.keeps and self.rows <= FEW_ROWS and features * outputs > self.rows * (features + outputs)
 
     def by_rule(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
         """Return the ways with the one for few images first."""

@@ -37,6 +37,9 @@ TOP, BOTTOM = "top turned", "bottom turned"
 PANELS = "in panels"
 """A way of the helper's: see product.c."""
 
+FEW_ROWS = 16
+"""Rows up to which reading the weights takes longer than multiplying."""
+
 
 class Products:
     """The product of a bottom (rows, features) to a top (rows, outputs), or the gradients; both are named buffers.
