@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Blobs:
     """The blobs of a net as NumPy arrays; the methods are described in `Net`, where they have the same names.
 
-    `written` has the names of all blobs that were ever written by hand; `pending` has those written since the last
-    pass, each with the number of its real rows.
+    `written` has the names of all blobs that were ever written by hand; `fresh` is whether one was since the last pass.
+    `pending` has those of sources that will write over them when they run, each with the number of its real rows.
     """
 
     def __init__(self, net: str, memory: Memory, *, trains: bool) -> None:
@@ -30,6 +30,7 @@ class Blobs:
         self.trains = trains
         self._firsts = {value.name: (op, value) for op in reversed(memory.ops) for value in reversed(op.outputs)}
         self.written: set[str] = set()
+        self.fresh = False
         self.pending: dict[str, tuple[np.ndarray, int]] = {}
 
     def blob(self, name: str) -> np.ndarray:
@@ -65,15 +66,22 @@ class Blobs:
         rows = given.shape[0] if given.ndim else 0
         if given.shape[1:] != value.shape[1:] or not 0 < rows <= value.shape[0]:
             raise DataError(f"blob '{name}' has the shape {value.shape}, but the new array has {given.shape}")
-        full = np.empty(value.shape, value.dtype)
-        if (index := misfit(given, full.dtype)) is not None:
+        dtype = np.dtype(value.dtype)
+        if (index := misfit(given, dtype)) is not None:
             message = f"blob '{name}' needs whole numbers ({value.dtype}), but the new array has"
             raise DataError(f"{message} {number_text(given.reshape(-1)[index])} in row {index // (given.size // rows)}")
-        full[:rows] = given
-        full[rows:] = given[-1]
-        if isinstance(op.layer, InputLayer):
+        stays = isinstance(op.layer, InputLayer)
+        if stays and given.shape == value.shape and given.dtype == dtype:
+            full = np.ascontiguousarray(given)
+        else:
+            full = np.empty(value.shape, dtype)
+            full[:rows] = given
+            full[rows:] = given[-1]
+        if stays:
             op.state.rows = rows  # pyright: ignore[reportAttributeAccessIssue] (an InputLayer has a SourceState)
-        self.pending[name] = (full, rows)
+        else:
+            self.pending[name] = (full, rows)
+        self.fresh = True
         self.written.add(name)
         self._put(name, full)
 
@@ -87,6 +95,7 @@ class Blobs:
             self._put(name, array)
         short = [rows for array, rows in self.pending.values() if rows < len(array)]
         self.pending.clear()
+        self.fresh = False
         return min(short, default=0)
 
     def _put(self, name: str, full: np.ndarray) -> None:

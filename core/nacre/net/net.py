@@ -397,7 +397,7 @@ class Net(NetAccess):
     def forward(self) -> float:
         """Run the sources and the layers on the next batch; return the loss (0 if there is none)."""
         self._need_memory()
-        if self._blobs.pending:
+        if self._blobs.fresh:
             self._sources.feed(self._passes.calls)
             self._passes.calls["forward"]()
         else:

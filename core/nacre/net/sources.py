@@ -106,7 +106,7 @@ class Sources:
 
     def feed(self, calls: Calls) -> None:
         calls["feed"]()
-        if self._blobs.pending:
+        if self._blobs.fresh:
             if short := self._blobs.put_pending():
                 self._scalars["rows"] = min(self._scalars["rows"], short)
             calls["spread"]()
