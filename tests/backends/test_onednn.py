@@ -22,6 +22,7 @@ from nacre import DataError, InputLayer, Layer, NacreError, Net, NotFiniteError,
 from nacre.config import load
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
+from nacre_layers.containers.residual import ResidualLayer
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.embedding import EmbeddingLayer
@@ -241,6 +242,28 @@ def test_pytorchs_threads_are_left_alone() -> None:
         assert here.set_threads(3) == 3
     finally:
         here.set_threads(before)
+
+
+@needs_onednn
+def test_sums_of_gradients_are_part_of_the_run() -> None:
+    """Also those of blobs with three axes, which lie as NumPy's arrays."""
+    inside = [InnerProductLayer(output_dim=6, axis=-1, neuron="GELU")]
+    layers = [
+        InputLayer(tops=("x", "target"), shape=(5, 6), batch_size=3),
+        ResidualLayer(name="residual", bottoms="x", tops="y", layer=inside),
+        SquareLossLayer(name="loss", bottoms=("y", "target")),
+    ]
+    found: list[dict[str, Any]] = []
+    for backend in ("numpy", "onednn"):
+        net = Net("net", layers, backend=backend, seed=1, input_gradients=("x",))
+        net.write("x", np.random.default_rng(0).normal(size=(3, 5, 6)))
+        net.write("target", np.ones((3, 5, 6)))
+        net.forward()
+        net.backward()
+        found.append({"x": net.gradient("x"), **{name: one.gradient for name, one in net.parameters.items()}})
+        assert backend == "numpy" or all(step.own is net.backend for step in net.steps("backward"))
+    for name, one in found[0].items():
+        np.testing.assert_allclose(found[1][name], one, rtol=1e-4, atol=1e-6)
 
 
 @needs_onednn

@@ -58,6 +58,9 @@ def matrices(rows: int, features: int, outputs: int) -> dict[str, Any]:
 @example(rows=MANY, features=3, outputs=33, bias=True, relu=True)
 @example(rows=5, features=DEPTH + 1, outputs=DEPTH + 17, bias=True, relu=True)
 @example(rows=2 * DEPTH + 3, features=17, outputs=2, bias=False, relu=False)
+@example(rows=4 * DEPTH + 3, features=33, outputs=20, bias=True, relu=False)
+@example(rows=6 * DEPTH, features=20, outputs=65, bias=False, relu=True)
+@example(rows=30, features=MANY, outputs=MANY + 9, bias=True, relu=False)
 def test_products_agree_with_numpy(rows: int, features: int, outputs: int, *, bias: bool, relu: bool) -> None:
     given = matrices(rows, features, outputs)
     x, weight, dy = (given[name].astype(np.float64) for name in ("x", "weight", "dy"))
@@ -68,7 +71,9 @@ def test_products_agree_with_numpy(rows: int, features: int, outputs: int, *, bi
     assert_near(found["dx"], dy @ weight, "dx", 1e-6)
 
 
-@pytest.mark.parametrize(("rows", "outputs"), [(MANY, 37), (9, 160), (20, 100), (1, 33)])
+@pytest.mark.parametrize(
+    ("rows", "outputs"), [(MANY, 37), (9, 160), (20, 100), (1, 33), (8 * DEPTH, 70), (4 * DEPTH + 9, 30)]
+)
 def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch, rows: int, outputs: int) -> None:
     """They share rows, also lower tiles of them, or columns, of which some may be a panel alone."""
     monkeypatch.setattr(product, "number_of_threads", lambda: 3)

@@ -120,7 +120,7 @@ class Slot:
         """
         part, total, first = self.parts[parameter], self.gradient, parameter is self.first
         if own is not None and own.elementwise and not parameter.transposed:
-            one, other = _as_own(own, part), _as_own(own, total)
+            one, other = as_own(own, part), as_own(own, total)
             return Step("accumulate", self.name, lambda: own.add(one, other, first=first), own, None, "add")
         part, owner = part.T if parameter.transposed else part, backend if backend.captures else None
         if first:
@@ -128,7 +128,8 @@ class Slot:
         return Step("accumulate", self.name, lambda: backend.xp.add(total, part, out=total), owner)
 
 
-def _as_own(backend: Backend, array: Array) -> Own:
+def as_own(backend: Backend, array: Array) -> Own:
+    """Return a plain array as a blob of a backend that is `elementwise`."""
     blob = backend.own(tuple(array.shape), str(array.dtype))
     blob.layout, blob.memory = "plain", array
     return blob

@@ -12,7 +12,7 @@ from ..errors import NacreError
 from ..protocols.backend import Backend, Step, loop
 from .memory import Memory
 from .ops import HOST, Op, Space, Value, call_named, members, plain_space, returned
-from .parameters import Slot
+from .parameters import Slot, as_own
 from .shares import Shares, part_steps
 
 
@@ -118,17 +118,20 @@ class Schedule:
             return Step("accumulate", op.name, lambda: owner.add(*blobs, first=first), owner, None, "add")
 
         arrays: list[Any] = []
-        xp = self.main.xp
+        main = self.main
+        by_kernels = bool(op.kernel) and op.backend is main and main.elementwise and space == plain_space(main)
 
         def add() -> None:
             if not arrays:
                 arrays.extend((memory.array(total, space), memory.array(part, space)))
-            if first:
-                xp.copyto(*arrays)
+            if by_kernels:
+                main.add(as_own(main, arrays[1]), as_own(main, arrays[0]), first=first)
+            elif first:
+                main.xp.copyto(*arrays)
             else:
-                xp.add(*arrays, out=arrays[0])
+                main.xp.add(*arrays, out=arrays[0])
 
-        return Step("accumulate", op.name, add, self.main if self.main.captures else None)
+        return Step("accumulate", op.name, add, main if main.captures or by_kernels else None)
 
     def _step(self, method: str, op: Op) -> Step:
         state = op.state

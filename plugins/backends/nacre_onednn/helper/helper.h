@@ -44,6 +44,7 @@ struct operation {
         struct small_batch small_batch;
         struct product product;
         struct product_panels product_panels;
+        struct product_gradient product_gradient;
         struct depthwise depthwise;
         struct recurrent_marks recurrent_marks;
         struct recurrent_clear recurrent_clear;
@@ -154,7 +155,7 @@ void run_recurrent_clear(const struct operation *op), run_recurrent_bias(const s
 run_t run_recurrent_weights, run_recurrent, run_recurrent_gradient; /* recurrent.c */
 run_t run_direct, run_direct_weights, run_direct_filters;         /* direct.c */
 run_t run_winograd, run_winograd_weights, run_winograd_filters;   /* winograd.c */
-run_t run_product, run_product_panels;                            /* product.c */
+run_t run_product, run_product_panels, run_product_gradient;      /* product.c */
 run_t run_depthwise;                                              /* depthwise.c */
 
 /* With AVX-512 only: */

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 42 };
+enum { HELPER_VERSION = 43 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, PAIR_LOSS, PAIR_LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -22,7 +22,7 @@ enum kind {
     POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM, FOLD, COLUMNS, COLUMNS_SUM,
     NORM, NORM_GRADIENT, EMBEDDING, EMBEDDING_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
     SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
-    PRODUCT, PRODUCT_PANELS, DEPTHWISE,
+    PRODUCT, PRODUCT_PANELS, PRODUCT_GRADIENT, DEPTHWISE,
     SHARED, RECURRENT_MARKS, RECURRENT_CLEAR, RECURRENT_BIAS, RECURRENT_WEIGHTS, RECURRENT, RECURRENT_GRADIENT
 };
 
@@ -409,14 +409,24 @@ struct winograd_filters {
 };
 
 enum { PRODUCT_DEPTH = 512, PRODUCT_TOGETHER = 16 }; /* products of a sum, and tiles of rows, at a time */
+enum { PRODUCT_SHALLOW = 192 };                      /* products of a sum of which two panels stay in the first cache */
 
-/* c (rows, columns) = a (rows, inner) b (inner, columns) + bias, and ReLU behind it. The rows of a are so far `apart`, or if
- * it is `turned`, its columns; those of b are panels, as PRODUCT_PANELS gives them. */
+/* c (rows, columns) = a (rows, inner) b (inner, columns) + bias, and ReLU behind it. The rows of b are panels, as
+ * PRODUCT_PANELS gives them. */
 struct product {
     const float *a, *panels, *bias;
     float *c, *scratch;
-    int64_t rows, inner, columns, apart, turned, relu;
+    int64_t rows, inner, columns, relu;
     int64_t tiles, by_columns; /* set as it runs: tiles of rows, and whether threads share blocks of columns instead */
+};
+
+/* dw (outputs, features) = the transpose of dy (rows, outputs) times x (rows, features). */
+struct product_gradient {
+    const float *x, *dy;
+    float *dw, *scratch;
+    float *sums; /* of `parts` of the rows, or NULL where dw can have them: as large as dw each */
+    int64_t rows, outputs, features, parts;
+    int64_t tiles, by_columns; /* set as it runs */
 };
 
 /* b (inner, columns) in panels; its rows are so far `apart`, or if it is `turned`, its columns. */

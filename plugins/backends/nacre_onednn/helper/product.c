@@ -28,4 +28,16 @@ void run_product(const struct machine *machine, const struct operation *op) {
     share_rows(machine, &part, loops()->multiply, o->by_columns ? blocks : o->tiles, o->rows * o->inner * o->columns);
 }
 
+void run_product_gradient(const struct machine *machine, const struct operation *op) {
+    struct operation part = *op;
+    struct product_gradient *o = &part.product_gradient;
+    const int64_t lanes = loops()->lanes, narrow = smaller(o->outputs, o->features), wide = larger(o->outputs, o->features);
+    const int64_t numbers = o->rows * narrow * wide, pairs = pieces_of(wide, 2 * lanes);
+    o->tiles = pieces_of(narrow, loops()->height);
+    o->by_columns = more_alike(machine, op, pairs, o->parts);
+    share_rows(machine, &part, loops()->multiply_gradient, o->by_columns ? pairs : o->parts, numbers);
+    if (o->sums)
+        share_rows(machine, &part, loops()->add_parts, pieces_of(narrow, lanes), narrow * wide * o->parts);
+}
+
 #endif

@@ -9,7 +9,7 @@
 struct product_loops {
     int64_t lanes;  /* columns in a register */
     int64_t height; /* the most rows of a tile, which has two registers for each */
-    work_t panels, multiply;
+    work_t panels, multiply, multiply_gradient, add_parts;
 };
 
 extern const struct product_loops product_on_avx2, product_on_avx512;

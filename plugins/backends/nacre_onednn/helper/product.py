@@ -10,7 +10,10 @@ from ..dnnl.primitives import Call, HelperCall
 from ..record import rounded_up
 from .native import CONSTANTS, LANES, lanes
 
-DEPTH, TOGETHER = CONSTANTS["PRODUCT_DEPTH"], CONSTANTS["PRODUCT_TOGETHER"]
+DEPTH, SHALLOW, TOGETHER = (CONSTANTS[f"PRODUCT_{name}"] for name in ("DEPTH", "SHALLOW", "TOGETHER"))
+
+MOST_PARTS = 8
+"""Parts of the rows whose products are added up apart from each other, at most."""
 
 
 class PanelProduct:
@@ -41,10 +44,22 @@ class PanelProduct:
         return [laying, self._product(dy, panels, dx, sizes)]
 
     def weights(self, x: str, dy: str, dw: str) -> list[Call]:
-        """Return the calls of dW = dyᵀ x."""
-        sizes = {"inner": self.rows, "columns": self.features}
-        product = {"rows": self.outputs, **sizes, "turned": 1}
-        return [_panels(x, "panels", sizes, self.features), self._product(dy, "panels", dw, product)]
+        """Return the calls of dW = dyᵀ x.
+
+        Rows are added up in parts, whose number does not depend on that of the threads, so that the bits do not either.
+        """
+        workers, size = number_of_threads(), 4 * self.outputs * self.features
+        parts = max(1, min(MOST_PARTS, self.rows // (2 * DEPTH)))
+        apart = parts > 1 or self.features < self.outputs
+        buffers = {
+            "x": (x, 4 * self.rows * self.features),
+            "dy": (dy, 4 * self.rows * self.outputs),
+            "dw": (dw, size),
+            "scratch": ("scratch", workers * (_room() + 4 * 2 * SHALLOW * lanes())),
+            "sums": ("sums" if apart else "", parts * size),
+        }
+        sizes = {"rows": self.rows, "outputs": self.outputs, "features": self.features, "parts": parts}
+        return [HelperCall(buffers, "product_gradient", sizes, workers)]
 
     def _weight(self, weight: str, sizes: Mapping[str, int]) -> tuple[str, Call]:
         """Return the buffer of the panels of the weights, and the call that makes them."""
@@ -55,15 +70,19 @@ class PanelProduct:
     def _product(self, a: str, panels: str, c: str, sizes: Mapping[str, int], bias: str = "") -> Call:
         rows, inner, columns = sizes["rows"], sizes["inner"], sizes["columns"]
         workers = number_of_threads()
-        apart = rows if sizes.get("turned") else inner
         buffers = {
             "a": (a, 4 * rows * inner),
             "panels": (panels, _bytes(inner, columns)),
             "bias": (bias, 4 * columns),
             "c": (c, 4 * rows * columns),
-            "scratch": ("scratch", 4 * workers * TOGETHER * (DEPTH * lanes() + LANES)),
+            "scratch": ("scratch", workers * _room()),
         }
-        return HelperCall(buffers, "product", {**sizes, "apart": apart}, workers)
+        return HelperCall(buffers, "product", sizes, workers)
+
+
+def _room() -> int:
+    """Return how many bytes the tiles take on which a thread works at a time."""
+    return 4 * TOGETHER * (DEPTH * lanes() + LANES)
 
 
 def _panels(b: str, panels: str, sizes: Mapping[str, int], apart: int, *, once: bool = False) -> Call:

@@ -6,9 +6,22 @@
 #include "product.h"
 
 /* ROW, TILE: rows of a, and tiles of them, are copied so far apart, so that they do not want the same places of a cache. */
-enum { DEPTH = PRODUCT_DEPTH, TOGETHER = PRODUCT_TOGETHER, ROW = DEPTH + IN_LINE, TILE = DEPTH * WIDTH + IN_LINE };
+enum { DEPTH = PRODUCT_DEPTH, TOGETHER = PRODUCT_TOGETHER, SHALLOW = PRODUCT_SHALLOW };
+enum { ROW = DEPTH + IN_LINE, TILE = DEPTH * WIDTH + IN_LINE };
 enum { NEAR = 64, SOON = 16 }; /* so far ahead panels are fetched that lie in order, and rows that are wider */
 enum { FEW = 4096 };           /* numbers of b that stay in the first cache, whatever else is read */
+
+/* Two panels of columns of b, whose rows are `apart`; of the second none may be there. */
+ON static void lay_panels(const float *b, int64_t apart, int64_t count, int64_t inner, float *left, float *right) {
+    const int64_t more = larger(count - WIDTH, 0);
+    for (int64_t k = 0; k < inner; k++) {
+        const float *from = b + k * apart;
+        __builtin_prefetch(from + SOON * apart);
+        __builtin_prefetch(from + SOON * apart + WIDTH);
+        STORE(left + k * WIDTH, load_first(from, count));
+        STORE(right + k * WIDTH, more ? load_first(from + WIDTH, more) : ZERO());
+    }
+}
 
 /* Columns of b as panels, (columns / WIDTH, inner, WIDTH). Pieces are pairs of panels. */
 ON static void panels(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
@@ -20,14 +33,8 @@ ON static void panels(const struct operation *op, int64_t start, int64_t stop, i
         if (p->turned) {
             gather(p->b + column * p->apart, 4 * p->apart, smaller(count, WIDTH), p->inner, left);
             gather(p->b + (column + WIDTH) * p->apart, 4 * p->apart, smaller(more, WIDTH), p->inner, right);
-            continue;
-        }
-        for (int64_t k = 0; k < p->inner; k++) {
-            const float *from = p->b + k * p->apart + column;
-            __builtin_prefetch(from + SOON * p->apart);
-            __builtin_prefetch(from + SOON * p->apart + WIDTH);
-            STORE(left + k * WIDTH, load_first(from, count));
-            STORE(right + k * WIDTH, more ? load_first(from + WIDTH, more) : ZERO());
+        } else {
+            lay_panels(p->b + column, p->apart, count, p->inner, left, right);
         }
     }
 }
@@ -38,35 +45,41 @@ struct place {
     float *c;
     int64_t inner, panel;        /* numbers of a sum, and of all sums */
     int64_t row, apart, columns; /* between rows of a, and of c; that are left */
-    const float *next;           /* is fetched while numbers from `turn` on are multiplied; before, what is NEAR ... */
-    int64_t turn, step;          /* ... in the same panel; so many numbers for each register */
+    const float *next;           /* NULL, or the panels that are fetched while numbers from `turn` on are multiplied; ... */
+    int64_t turn;                /* ... before it is what is NEAR in the same panels */
     int64_t adds;                /* whether the products are added to c, which has the first ones and the bias */
     float least;                 /* what is below becomes it: 0 with ReLU */
 };
 
 enum { AS_IT_IS, COPIED, TURNED }; /* how rows of a lie: `row` apart, ROW apart, or as (inner, WIDTH) */
 
-/* `wide`: two panels, not one. */
+/* Adds the products of numbers from `k` to `end`, and fetches from `fetched`, if there is anything. `wide`: two panels, not one. */
+INLINE_ON void add_products(const struct place *p, WIDE sums[HEIGHT][2], int64_t k, int64_t end, const float *fetched,
+                            const int fetches, const int rows, const int wide, const int lies) {
+    for (; k < end; k++, fetched += WIDTH) {
+        WIDE numbers[2];
+        for (int half = 0; half <= wide; half++) {
+            if (fetches) __builtin_prefetch(fetched + half * p->panel * WIDTH, 0, 2);
+            numbers[half] = LOAD(p->b + (half * p->panel + k) * WIDTH);
+        }
+        for (int row = 0; row < rows; row++) {
+            WIDE number = EACH(p->a + (lies == TURNED ? k * WIDTH + row : row * (lies == COPIED ? ROW : p->row) + k));
+            for (int half = 0; half <= wide; half++) sums[row][half] = FMA(number, numbers[half], sums[row][half]);
+        }
+    }
+}
+
 INLINE_ON void tile(const struct place *p, const int rows, const int wide, const int lies) {
     WIDE sums[HEIGHT][2];
     for (int row = 0; row < rows; row++) {
         for (int half = 0; half <= wide; half++) sums[row][half] = ZERO();
         for (int line = 0; line < (1 + wide) * WIDTH; line += IN_LINE) __builtin_prefetch(p->c + row * p->apart + line, 1);
     }
-    for (int64_t k = 0, end = p->turn; k < p->inner; end = p->inner) {
-        const float *fetched = k < p->turn ? p->b + NEAR * WIDTH : p->next;
-        for (; k < end; k++, fetched += p->step) {
-            WIDE numbers[2];
-            for (int half = 0; half <= wide; half++) {
-                __builtin_prefetch(fetched + half * p->panel * WIDTH, 0, 2);
-                numbers[half] = LOAD(p->b + (half * p->panel + k) * WIDTH);
-            }
-            for (int row = 0; row < rows; row++) {
-                WIDE number = EACH(p->a + (lies == TURNED ? k * WIDTH + row : row * (lies == COPIED ? ROW : p->row) + k));
-                for (int half = 0; half <= wide; half++) sums[row][half] = FMA(number, numbers[half], sums[row][half]);
-            }
-        }
-    }
+    if (!p->next)
+        add_products(p, sums, 0, p->inner, 0, 0, rows, wide, lies);
+    else
+        for (int64_t k = 0, end = p->turn; k < p->inner; k = end, end = p->inner)
+            add_products(p, sums, k, end, k < p->turn ? p->b + NEAR * WIDTH : p->next, 1, rows, wide, lies);
     __asm__("" : "+r"(p)); /* else addresses from above are kept, instead of sums */
     const WIDE least = ALL(p->least); /* a NaN stays one: it is the second number */
     const int64_t apart = p->apart, adds = p->adds;
@@ -95,49 +108,51 @@ ALL_HEIGHTS(OF_HEIGHT)
        [TURNED] = {turned_narrow_tile_of_##rows, turned_tile_of_##rows}}
 static void (*const tiles[][TURNED + 1][2])(const struct place *) = {{{0}} ALL_HEIGHTS(BY_HEIGHT)};
 
-/* Tiles of a from number `first` to `end`. */
-ON static void read_tiles(const struct product *o, int64_t first, int64_t end, int64_t begin, int64_t inner, float *to) {
-    for (int64_t one = first; !o->turned && one < end; one++) {
-        int64_t row = first_row(o->rows, o->tiles, one), count = first_row(o->rows, o->tiles, one + 1) - row;
-        for (int64_t at = 0; at < count; at++) {
-            const float *from = o->a + (row + at) * o->apart + begin;
-            float *copy = to + (one - first) * TILE + at * ROW;
+/* Tiles of a from number `first` to `end`, whose rows are `apart`. */
+ON static void copy_tiles(const float *a, int64_t apart, const int64_t *rows, int64_t many, int64_t inner, float *to) {
+    for (int64_t one = 0; one < many; one++)
+        for (int64_t row = rows[one]; row < rows[one + 1]; row++) {
+            const float *from = a + row * apart;
+            float *copy = to + one * TILE + (row - rows[one]) * ROW;
             for (int64_t k = 0; k < inner; k += WIDTH) STORE(copy + k, load_first(from + k, inner - k));
-        }
-    }
-    for (int64_t some = 0; o->turned && some < inner; some += SOON)
-        for (int64_t one = first; one < end; one++) {
-            int64_t row = first_row(o->rows, o->tiles, one);
-            for (int64_t k = some; k < smaller(some + SOON, inner); k++) {
-                const float *from = o->a + (begin + k) * o->apart + row;
-                __builtin_prefetch(from + SOON * o->apart);
-                STORE(to + (one - first) * TILE + k * WIDTH, load_first(from, o->rows - row));
-            }
         }
 }
 
-/* Rows of a are copied where they want the same places of a cache, and all the more if many panels are multiplied by them. */
-static int rows_lie(const struct product *o, int64_t columns) {
-    if (o->turned) return TURNED;
-    return o->apart % (columns > 4 * WIDTH ? 256 : 1024) ? AS_IT_IS : COPIED;
+/* The same where a lies turned: (inner, apart). */
+ON static void turn_tiles(const float *a, int64_t apart, const int64_t *rows, int64_t many, int64_t inner, float *to) {
+    for (int64_t some = 0; some < inner; some += SOON)
+        for (int64_t one = 0; one < many; one++)
+            for (int64_t k = some; k < smaller(some + SOON, inner); k++) {
+                const float *from = a + k * apart + rows[one];
+                __builtin_prefetch(from + SOON * apart);
+                STORE(to + one * TILE + k * WIDTH, load_first(from, apart - rows[one]));
+            }
+}
+
+/* Fetches the lines of two panels for some numbers, which are `apart`; one panel lies `beside` the other. */
+static void fetch(const float *from, int64_t count, int64_t apart, int64_t beside) {
+    for (const float *end = from + count * apart; from < end; from += apart) {
+        __builtin_prefetch(from, 0, 2);
+        __builtin_prefetch(from + beside, 0, 2);
+    }
 }
 
 /* The tiles from `start` to `stop` of c = a b, for some of the columns. Panels that are read next are fetched before: by a
- * single tile of rows when it comes to the end of those before, else by all that are together, a part by each. */
+ * single tile of rows when it comes to the end of those before, else a part before each tile. Rows of a are copied where they
+ * want the same places of a cache, and all the more if many panels are multiplied by them. */
 ON static void some_columns(const struct product *o, int64_t start, int64_t stop, int64_t from, int64_t to, float *copy) {
-    const int lies = rows_lie(o, to - from);
+    const int lies = o->inner % (to - from > 4 * WIDTH ? 256 : 1024) ? AS_IT_IS : COPIED;
     const int64_t together = o->inner * (to - from) <= FEW ? 1 : TOGETHER; /* 1: c is written in order */
     for (int64_t begin = 0; begin < o->inner; begin += DEPTH)
         for (int64_t first = start; first < stop; first += together) {
-            const int64_t inner = smaller(DEPTH, o->inner - begin), end = smaller(first + together, stop), many = end - first;
-            const int64_t fetched = inner / many * WIDTH;
+            const int64_t inner = smaller(DEPTH, o->inner - begin), many = smaller(together, stop - first);
+            const int64_t some = pieces_of(inner, many);
             int64_t rows[TOGETHER + 1];
             for (int64_t one = 0; one <= many; one++) rows[one] = first_row(o->rows, o->tiles, first + one);
-            if (lies != AS_IT_IS) read_tiles(o, first, end, begin, inner, copy);
+            if (lies == COPIED) copy_tiles(o->a + begin, o->inner, rows, many, inner, copy);
             struct place p = {
-                .inner = inner, .panel = o->inner, .apart = o->columns, .row = o->apart,
-                .turn = many > 1 ? 0 : larger(inner - NEAR, 0), .step = pieces_of(WIDTH, many), .adds = begin > 0,
-                .least = o->relu && begin + inner == o->inner ? 0 : -INFINITY,
+                .inner = inner, .panel = o->inner, .apart = o->columns, .row = o->inner, .turn = larger(inner - NEAR, 0),
+                .adds = begin > 0, .least = o->relu && begin + inner == o->inner ? 0 : -INFINITY,
             };
             for (int64_t column = from; column < to; column += 2 * WIDTH) {
                 const float *next = p.b = o->panels + column * o->inner + begin * WIDTH;
@@ -145,10 +160,12 @@ ON static void some_columns(const struct product *o, int64_t start, int64_t stop
                     next += 2 * WIDTH * o->inner;
                 else if (begin + DEPTH < o->inner)
                     next += (from - column) * o->inner + DEPTH * WIDTH;
+                if (many == 1) p.next = next;
                 p.bias = o->bias ? o->bias + column : 0, p.columns = to - column;
                 for (int64_t one = 0; one < many; one++) {
-                    p.a = lies == AS_IT_IS ? o->a + rows[one] * o->apart + begin : copy + one * TILE;
-                    p.c = o->c + rows[one] * o->columns + column, p.next = next + one * fetched;
+                    if (many > 1) fetch(next + one * some * WIDTH, some, WIDTH, o->inner * WIDTH);
+                    p.a = lies == AS_IT_IS ? o->a + rows[one] * o->inner + begin : copy + one * TILE;
+                    p.c = o->c + rows[one] * o->columns + column;
                     tiles[rows[one + 1] - rows[one]][lies][p.columns > WIDTH](&p);
                 }
             }
@@ -165,4 +182,87 @@ ON static void multiply(const struct operation *op, int64_t start, int64_t stop,
         some_columns(o, start, stop, 0, o->columns, a);
 }
 
-#define LOOPS {WIDTH, HEIGHT, panels, multiply}
+/* The narrower of x and dy is multiplied from the left, by tiles of its columns, and the other by panels. */
+struct turned {
+    const float *a, *b;
+    float *c;
+    int64_t rows, columns; /* of c, which is dw, or its transpose if it `lies_turned` */
+    int lies_turned;
+};
+
+static struct turned turned(const struct product_gradient *o, int64_t part) {
+    const int lies_turned = o->features < o->outputs;
+    float *c = o->sums ? o->sums + part * o->outputs * o->features : o->dw;
+    if (lies_turned) return (struct turned){o->x, o->dy, c, o->features, o->outputs, 1};
+    return (struct turned){o->dy, o->x, c, o->outputs, o->features, 0};
+}
+
+/* A part's products for some of the columns. Numbers of a are laid into tiles, and those of b into two panels that stay in a
+ * core's caches while all tiles are multiplied by them; what is laid next is fetched, a part before each tile. */
+ON static void some_products(const struct product_gradient *o, int64_t part, int64_t from, int64_t to, float *scratch) {
+    const struct turned t = turned(o, part);
+    const int64_t start = part * o->rows / o->parts, stop = (part + 1) * o->rows / o->parts;
+    float *left = scratch + TOGETHER * TILE, *right = left + SHALLOW * WIDTH;
+    for (int64_t begin = start; begin < stop; begin += SHALLOW)
+        for (int64_t first = 0; first < o->tiles; first += TOGETHER) {
+            const int64_t inner = smaller(SHALLOW, stop - begin), many = smaller(TOGETHER, o->tiles - first);
+            const int64_t some = pieces_of(inner, many);
+            int64_t rows[TOGETHER + 1];
+            for (int64_t one = 0; one <= many; one++) rows[one] = first_row(t.rows, o->tiles, first + one);
+            turn_tiles(t.a + begin * t.rows, t.rows, rows, many, inner, scratch);
+            struct place p = {
+                .b = left, .inner = inner, .panel = SHALLOW, .apart = t.columns, .adds = begin > start, .least = -INFINITY,
+            };
+            for (int64_t column = from; column < to; column += 2 * WIDTH) {
+                const float *b = t.b + begin * t.columns + column;
+                lay_panels(b, t.columns, to - column, inner, left, right);
+                p.columns = to - column;
+                for (int64_t one = 0; one < many; one++) {
+                    if (p.columns > 2 * WIDTH) fetch(b + 2 * WIDTH + one * some * t.columns, some, t.columns, WIDTH);
+                    p.a = scratch + one * TILE, p.c = t.c + rows[one] * t.columns + column;
+                    tiles[rows[one + 1] - rows[one]][TURNED][p.columns > WIDTH](&p);
+                }
+            }
+        }
+}
+
+/* Pieces are parts of the rows, or pairs of panels. */
+ON static void multiply_gradient(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    const struct product_gradient *o = &op->product_gradient;
+    const int64_t columns = larger(o->outputs, o->features);
+    float *scratch = o->scratch + worker * (TOGETHER * TILE + 2 * SHALLOW * WIDTH);
+    if (start == stop) return;
+    if (o->by_columns)
+        for (int64_t part = 0; part < o->parts; part++)
+            some_products(o, part, start * 2 * WIDTH, smaller(stop * 2 * WIDTH, columns), scratch);
+    else
+        for (int64_t part = start; part < stop; part++) some_products(o, part, 0, columns, scratch);
+}
+
+/* dw as the sum of the parts. Pieces are WIDTH rows of them. */
+ON static void add_parts(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    const struct product_gradient *o = &op->product_gradient;
+    const struct turned t = turned(o, 0);
+    (void)worker;
+    for (int64_t first = start * WIDTH; first < smaller(stop * WIDTH, t.rows); first += WIDTH) {
+        const int64_t count = smaller(WIDTH, t.rows - first);
+        for (int64_t column = 0; column < t.columns; column += WIDTH) {
+            const int64_t left = t.columns - column;
+            WIDE block[WIDTH];
+            for (int row = 0; row < WIDTH; row++) {
+                const float *from = t.c + (first + row) * t.columns + column;
+                block[row] = row < count ? load_first(from, left) : ZERO();
+                for (int64_t part = 1; row < count && part < o->parts; part++)
+                    block[row] = ADD(block[row], load_first(from + part * t.rows * t.columns, left));
+            }
+            if (t.lies_turned) transpose(block);
+            for (int row = 0; row < (t.lies_turned ? smaller(WIDTH, left) : count); row++)
+                if (t.lies_turned)
+                    store_first(o->dw + (column + row) * t.rows + first, count, block[row]);
+                else
+                    store_first(o->dw + (first + row) * t.columns + column, left, block[row]);
+        }
+    }
+}
+
+#define LOOPS {WIDTH, HEIGHT, panels, multiply, multiply_gradient, add_parts}
