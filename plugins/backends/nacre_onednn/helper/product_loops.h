@@ -9,6 +9,7 @@
 enum { DEPTH = PRODUCT_DEPTH, TOGETHER = PRODUCT_TOGETHER, SHALLOW = PRODUCT_SHALLOW };
 enum { ROW = DEPTH + IN_LINE, TILE = DEPTH * WIDTH + IN_LINE };
 enum { NEAR = 64, SOON = 16 }; /* so far ahead panels are fetched that lie in order, and rows that are wider */
+enum { SLOW = 4 };             /* times that a line is fetched, at most, so that not many are on their way at a time */
 enum { FEW = 4096 };           /* numbers of b that stay in the first cache, whatever else is read */
 
 /* Two panels of columns of b, whose rows are `apart`; of the second none may be there. */
@@ -45,8 +46,8 @@ struct place {
     float *c;
     int64_t inner, panel;        /* numbers of a sum, and of all sums */
     int64_t row, apart, columns; /* between rows of a, and of c; that are left */
-    const float *next;           /* NULL, or the panels that are fetched while numbers from `turn` on are multiplied; ... */
-    int64_t turn;                /* ... before it is what is NEAR in the same panels */
+    const float *soon, *later;   /* what is fetched while numbers are multiplied, up to `turn` and from there; or NULL */
+    int64_t turn, step;          /* between what is fetched for one and for the next */
     int64_t adds;                /* whether the products are added to c, which has the first ones and the bias */
     float least;                 /* what is below becomes it: 0 with ReLU */
 };
@@ -56,7 +57,7 @@ enum { AS_IT_IS, COPIED, TURNED }; /* how rows of a lie: `row` apart, ROW apart,
 /* Adds the products of numbers from `k` to `end`, and fetches from `fetched`, if there is anything. `wide`: two panels, not one. */
 INLINE_ON void add_products(const struct place *p, WIDE sums[HEIGHT][2], int64_t k, int64_t end, const float *fetched,
                             const int fetches, const int rows, const int wide, const int lies) {
-    for (; k < end; k++, fetched += WIDTH) {
+    for (; k < end; k++, fetched += p->step) {
         WIDE numbers[2];
         for (int half = 0; half <= wide; half++) {
             if (fetches) __builtin_prefetch(fetched + half * p->panel * WIDTH, 0, 2);
@@ -75,11 +76,13 @@ INLINE_ON void tile(const struct place *p, const int rows, const int wide, const
         for (int half = 0; half <= wide; half++) sums[row][half] = ZERO();
         for (int line = 0; line < (1 + wide) * WIDTH; line += IN_LINE) __builtin_prefetch(p->c + row * p->apart + line, 1);
     }
-    if (!p->next)
-        add_products(p, sums, 0, p->inner, 0, 0, rows, wide, lies);
-    else
-        for (int64_t k = 0, end = p->turn; k < p->inner; k = end, end = p->inner)
-            add_products(p, sums, k, end, k < p->turn ? p->b + NEAR * WIDTH : p->next, 1, rows, wide, lies);
+    for (int64_t k = 0, end = p->turn; k < p->inner; k = end, end = p->inner) {
+        const float *fetched = k < p->turn ? p->soon : p->later;
+        if (fetched)
+            add_products(p, sums, k, end, fetched, 1, rows, wide, lies);
+        else
+            add_products(p, sums, k, end, 0, 0, rows, wide, lies);
+    }
     __asm__("" : "+r"(p)); /* else addresses from above are kept, instead of sums */
     const WIDE least = ALL(p->least); /* a NaN stays one: it is the second number */
     const int64_t apart = p->apart, adds = p->adds;
@@ -129,29 +132,22 @@ ON static void turn_tiles(const float *a, int64_t apart, const int64_t *rows, in
             }
 }
 
-/* Fetches the lines of two panels for some numbers, which are `apart`; one panel lies `beside` the other. */
-static void fetch(const float *from, int64_t count, int64_t apart, int64_t beside) {
-    for (const float *end = from + count * apart; from < end; from += apart) {
-        __builtin_prefetch(from, 0, 2);
-        __builtin_prefetch(from + beside, 0, 2);
-    }
-}
-
 /* The tiles from `start` to `stop` of c = a b, for some of the columns. Panels that are read next are fetched before: by a
- * single tile of rows when it comes to the end of those before, else a part before each tile. Rows of a are copied where they
- * want the same places of a cache, and all the more if many panels are multiplied by them. */
+ * single tile of rows when it comes to the end of those before, else a part by each. Rows of a are copied where they want the
+ * same places of a cache, and all the more if many panels are multiplied by them. */
 ON static void some_columns(const struct product *o, int64_t start, int64_t stop, int64_t from, int64_t to, float *copy) {
     const int lies = o->inner % (to - from > 4 * WIDTH ? 256 : 1024) ? AS_IT_IS : COPIED;
     const int64_t together = o->inner * (to - from) <= FEW ? 1 : TOGETHER; /* 1: c is written in order */
     for (int64_t begin = 0; begin < o->inner; begin += DEPTH)
         for (int64_t first = start; first < stop; first += together) {
             const int64_t inner = smaller(DEPTH, o->inner - begin), many = smaller(together, stop - first);
-            const int64_t some = pieces_of(inner, many);
+            const int64_t some = pieces_of(inner, many), slow = smaller(many, SLOW);
             int64_t rows[TOGETHER + 1];
             for (int64_t one = 0; one <= many; one++) rows[one] = first_row(o->rows, o->tiles, first + one);
             if (lies == COPIED) copy_tiles(o->a + begin, o->inner, rows, many, inner, copy);
             struct place p = {
-                .inner = inner, .panel = o->inner, .apart = o->columns, .row = o->inner, .turn = larger(inner - NEAR, 0),
+                .inner = inner, .panel = o->inner, .apart = o->columns, .row = o->inner,
+                .turn = many > 1 ? smaller(slow * some, inner) : larger(inner - NEAR, 0), .step = pieces_of(WIDTH, slow),
                 .adds = begin > 0, .least = o->relu && begin + inner == o->inner ? 0 : -INFINITY,
             };
             for (int64_t column = from; column < to; column += 2 * WIDTH) {
@@ -160,10 +156,10 @@ ON static void some_columns(const struct product *o, int64_t start, int64_t stop
                     next += 2 * WIDTH * o->inner;
                 else if (begin + DEPTH < o->inner)
                     next += (from - column) * o->inner + DEPTH * WIDTH;
-                if (many == 1) p.next = next;
+                p.soon = p.b + NEAR * WIDTH, p.later = many > 1 ? 0 : next;
                 p.bias = o->bias ? o->bias + column : 0, p.columns = to - column;
                 for (int64_t one = 0; one < many; one++) {
-                    if (many > 1) fetch(next + one * some * WIDTH, some, WIDTH, o->inner * WIDTH);
+                    if (many > 1) p.soon = next + one * some * WIDTH;
                     p.a = lies == AS_IT_IS ? o->a + rows[one] * o->inner + begin : copy + one * TILE;
                     p.c = o->c + rows[one] * o->columns + column;
                     tiles[rows[one + 1] - rows[one]][lies][p.columns > WIDTH](&p);
@@ -218,7 +214,8 @@ ON static void some_products(const struct product_gradient *o, int64_t part, int
                 lay_panels(b, t.columns, to - column, inner, left, right);
                 p.columns = to - column;
                 for (int64_t one = 0; one < many; one++) {
-                    if (p.columns > 2 * WIDTH) fetch(b + 2 * WIDTH + one * some * t.columns, some, t.columns, WIDTH);
+                    for (int64_t k = one * some; p.columns > 2 * WIDTH && k < smaller((one + 1) * some, inner); k++)
+                        for (int half = 2; half < 4; half++) __builtin_prefetch(b + k * t.columns + half * WIDTH, 0, 2);
                     p.a = scratch + one * TILE, p.c = t.c + rows[one] * t.columns + column;
                     tiles[rows[one + 1] - rows[one]][TURNED][p.columns > WIDTH](&p);
                 }
