@@ -239,7 +239,6 @@ class Net(NetAccess):
             check_places(op.layer)
             op.ready()
         self._sources.note_first()
-        self._sources.count_rows()
         self._passes.compile_all()
 
     def allocate(self) -> None:

@@ -64,9 +64,9 @@ class Sources:
 
     def rows_step(self) -> Step:
         """Return the step that counts the rows of a batch, after the steps of the sources."""
-        return Step("rows", self._net, self.count_rows)
+        return Step("rows", self._net, self._count_rows)
 
-    def count_rows(self) -> None:
+    def _count_rows(self) -> None:
         """Count the rows of the batch that the sources have made, or that was written."""
         if self._at_work:
             # Sources may have batches of different sizes; the one that is not full gives the number.
@@ -127,7 +127,12 @@ class Sources:
     # Passes over the data
 
     def note_first(self) -> None:
-        """Note what the sources remember before their first batch, with which every `forward_epoch` begins."""
+        """Note what the sources remember before their first batch, with which every `forward_epoch` begins.
+
+        Where all of them are written from outside, count their rows, too.
+        """
+        if not self._unproven:
+            self._count_rows()
         if self._phase != "train" and not self._first:
             for state in self.states:
                 with blaming(state):
