@@ -2,7 +2,8 @@
  * the columns of one matrix lie in panels, as wide as two registers, which PRODUCT_PANELS makes; of the other some tiles of
  * rows at a time, and some of the numbers that are added up, are copied so that they stay in a core's caches. Panels come from
  * memory where a net has more weights than a cache holds, so the next ones are fetched while some are multiplied: with few
- * rows, processors do not do so in time. Needs AVX2.
+ * rows, processors do not do so in time. Gradients of weights are such products of matrices that have many rows and few columns:
+ * panels are laid as they are needed, and parts of the rows are added up apart. Needs AVX2.
  */
 
 #include "product.h"

@@ -111,7 +111,7 @@ ALL_HEIGHTS(OF_HEIGHT)
        [TURNED] = {turned_narrow_tile_of_##rows, turned_tile_of_##rows}}
 static void (*const tiles[][TURNED + 1][2])(const struct place *) = {{{0}} ALL_HEIGHTS(BY_HEIGHT)};
 
-/* Tiles of a from number `first` to `end`, whose rows are `apart`. */
+/* So many tiles of a, whose rows are `apart`; tile `one` has those from rows[one] to rows[one + 1]. */
 ON static void copy_tiles(const float *a, int64_t apart, const int64_t *rows, int64_t many, int64_t inner, float *to) {
     for (int64_t one = 0; one < many; one++)
         for (int64_t row = rows[one]; row < rows[one + 1]; row++) {
