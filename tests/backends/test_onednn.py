@@ -20,6 +20,7 @@ from helper_calls import without_helper
 from mixed_nets import EXAMPLES, from_file, mixed_net, trained
 from nacre import DataError, InputLayer, Layer, NacreError, Net, NotFiniteError, Own, Solver, open_backend
 from nacre.config import load
+from nacre.protocols.backend import Step as NetStep
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
 from nacre_layers.containers.residual import ResidualLayer
@@ -289,6 +290,25 @@ def test_a_run_has_its_threads_and_leaves_those_of_the_caller(helped: bool, monk
     finally:
         here.set_threads(before)
     assert seen == [2]
+
+
+@needs_onednn
+def test_a_run_is_recorded_on_its_threads() -> None:
+    """Primitives that are made then, such as copies between layouts, are made for their number."""
+    here, backend = library.library(), open_backend("onednn")
+    assert isinstance(backend, OnednnBackend)
+    if here.runtime != library.OPENMP:
+        pytest.skip("this oneDNN has no OpenMP")
+    seen: list[int] = []
+    run = backend.compile([NetStep("copy", "blob", lambda: seen.append(here.functions.omp_get_max_threads()), backend)])
+    before = here.set_threads(backend.threads + 1)
+    try:
+        run()
+        run()
+        assert here.set_threads(before) == backend.threads + 1
+    finally:
+        here.set_threads(before)
+    assert seen == [backend.threads]
 
 
 @needs_onednn

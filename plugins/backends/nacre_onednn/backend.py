@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -234,8 +234,9 @@ class OnednnBackend(HostMemory):
             if replay is None:
                 self._here.recording = Record()
                 try:
-                    for step in steps:
-                        step.call()
+                    with self.on_threads():
+                        for step in steps:
+                            step.call()
                     replay = self._here.recording.replay(self.threads)
                 finally:
                     self._here.recording = None
@@ -243,17 +244,9 @@ class OnednnBackend(HostMemory):
 
         return run
 
-    @contextmanager
-    def on_threads(self) -> Iterator[None]:
-        """Give the calling thread's parallel regions the backend's number of threads, and restore what it was.
-
-        Primitives are made for this number. PyTorch, if the process has it, takes its threads from the same OpenMP.
-        """
-        before = self.library.set_threads(self.threads)
-        try:
-            yield
-        finally:
-            self.library.set_threads(before)
+    def on_threads(self) -> AbstractContextManager[None]:
+        """Give the calling thread's parallel regions the backend's number of threads, and restore what it was."""
+        return self.library.on_threads(self.threads)
 
     def wrap(self, run: Callable[[], None]) -> Callable[[], None]:
         """Run a pass alone on OpenMP's threads, with one thread for NumPy's BLAS and small buffers for its iterators.

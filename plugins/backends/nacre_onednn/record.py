@@ -110,11 +110,8 @@ class Record:
         calls = [_call_of(one) for one in self.operations]
 
         def run_each() -> int:
-            before = library().set_threads(threads)
-            try:
+            with library().on_threads(threads):
                 return next((number for number, call in enumerate(calls, 1) if call()), 0)
-            finally:
-                library().set_threads(before)
 
         return run_each
 

@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -144,6 +145,18 @@ class Library:
         if before != count:
             self.functions.omp_set_num_threads(count)
         return before
+
+    @contextmanager
+    def on_threads(self, count: int) -> Iterator[None]:
+        """Give the calling thread's parallel regions a number of threads, and restore what it was.
+
+        Primitives are made for this number. PyTorch, if the process has it, takes its threads from the same OpenMP.
+        """
+        before = self.set_threads(count)
+        try:
+            yield
+        finally:
+            self.set_threads(before)
 
     def address(self, name: str) -> int:
         """Return the address of a function of the library, or of one it is linked with; 0 if there is none."""
