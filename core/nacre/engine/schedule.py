@@ -117,19 +117,20 @@ class Schedule:
             owner, blobs = memory.backends[space[1]], (memory.own(part, space), memory.own(total, space))
             return Step("accumulate", op.name, lambda: owner.add(*blobs, first=first), owner, None, "add")
 
-        arrays: list[Any] = []
+        parts: list[Any] = []
         main = self.main
         by_kernels = bool(op.kernel) and op.backend is main and main.elementwise and space == plain_space(main)
 
         def add() -> None:
-            if not arrays:
-                arrays.extend((memory.array(total, space), memory.array(part, space)))
+            if not parts:
+                arrays = (memory.array(one, space) for one in (part, total))
+                parts.extend((as_own(main, one) for one in arrays) if by_kernels else arrays)
             if by_kernels:
-                main.add(as_own(main, arrays[1]), as_own(main, arrays[0]), first=first)
+                main.add(*parts, first=first)
             elif first:
-                main.xp.copyto(*arrays)
+                main.xp.copyto(parts[1], parts[0])
             else:
-                main.xp.add(*arrays, out=arrays[0])
+                main.xp.add(parts[1], parts[0], out=parts[1])
 
         return Step("accumulate", op.name, add, main if main.captures or by_kernels else None)
 

@@ -95,7 +95,6 @@ class Blobs:
             self._put(name, array)
         short = [rows for array, rows in self.pending.values() if rows < len(array)]
         self.pending.clear()
-        self.fresh = False
         return min(short, default=0)
 
     def _put(self, name: str, full: np.ndarray) -> None:

@@ -110,7 +110,7 @@ class Passes:
     def _compiled(self, steps: Sequence[Step]) -> Callable[[], None]:
         try:
             backend = self._target.backend
-            busy = [step for step in steps if type(step.worker) is not InputState]  # which does nothing
+            busy = [step for step in steps if not isinstance(step.worker, InputState)]  # which does nothing
             run = self._watched(busy) if self.watch else compile_steps(busy)
             return wrapped(backend, run, own=self._are_own(steps))
         finally:

@@ -106,7 +106,8 @@ class Sources:
 
     def feed(self, calls: Calls) -> None:
         calls["feed"]()
-        if self._blobs.fresh:
+        self._blobs.fresh = False
+        if self._blobs.pending:
             if short := self._blobs.put_pending():
                 self._scalars["rows"] = min(self._scalars["rows"], short)
             calls["spread"]()

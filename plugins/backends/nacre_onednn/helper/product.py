@@ -12,8 +12,8 @@ from .native import CONSTANTS, LANES, lanes
 
 DEPTH, SHALLOW, TOGETHER = (CONSTANTS[f"PRODUCT_{name}"] for name in ("DEPTH", "SHALLOW", "TOGETHER"))
 
-MOST_PARTS = 8
-"""Parts of the rows whose products are added up apart from each other, at most."""
+MOST_PARTS, LEAST_ROWS = 8, 1024
+"""Parts of the rows whose products are added up apart from each other, at most, and the rows of one, at least."""
 
 
 class PanelProduct:
@@ -49,7 +49,7 @@ class PanelProduct:
         Rows are added up in parts, whose number does not depend on that of the threads, so that the bits do not either.
         """
         workers, size = number_of_threads(), 4 * self.outputs * self.features
-        parts = max(1, min(MOST_PARTS, self.rows // (2 * DEPTH)))
+        parts = max(1, min(MOST_PARTS, self.rows // LEAST_ROWS))
         apart = parts > 1 or self.features < self.outputs
         buffers = {
             "x": (x, 4 * self.rows * self.features),
@@ -65,7 +65,9 @@ class PanelProduct:
         """Return the buffer of the panels of the weights, and the call that makes them."""
         turned = sizes.get("turned", 0)
         panels = f"{'Panels' if self.keeps else 'panels'} of {weight}{' turned' if turned else ''}"
-        return panels, _panels(weight, panels, sizes, self.features, once=self.keeps)
+        inner, columns = sizes["inner"], sizes["columns"]
+        buffers = {"b": (weight, 4 * inner * columns), "panels": (panels, _bytes(inner, columns))}
+        return panels, HelperCall(buffers, "product_panels", {**sizes, "apart": self.features}, once=self.keeps)
 
     def _product(self, a: str, panels: str, c: str, sizes: Mapping[str, int], bias: str = "") -> Call:
         rows, inner, columns = sizes["rows"], sizes["inner"], sizes["columns"]
@@ -83,13 +85,6 @@ class PanelProduct:
 def _room() -> int:
     """Return how many bytes the tiles take on which a thread works at a time."""
     return 4 * TOGETHER * (DEPTH * lanes() + LANES)
-
-
-def _panels(b: str, panels: str, sizes: Mapping[str, int], apart: int, *, once: bool = False) -> Call:
-    """Return the call that lays a matrix into panels."""
-    inner, columns = sizes["inner"], sizes["columns"]
-    buffers = {"b": (b, 4 * inner * columns), "panels": (panels, _bytes(inner, columns))}
-    return HelperCall(buffers, "product_panels", {**sizes, "apart": apart}, once=once)
 
 
 def _bytes(inner: int, columns: int) -> int:

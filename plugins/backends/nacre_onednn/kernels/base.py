@@ -197,6 +197,11 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         calls, buffer = ([ours], (copy, inner)) if ours else into(name, outer, inner, copy)
         return [replace(one, once=self.keeps) for one in calls], buffer
 
+    @property
+    def reads_mostly_weights(self) -> bool:
+        """Whether copies of weights are kept, and these, the first parameter, have more numbers than bottom and top."""
+        return self.keeps and prod(self.parameters[0].shape) > prod(self.inputs[0].shape) + prod(self.blobs[0].shape)
+
     def ends(self) -> list[list[Own]]:
         """Return the blobs that it reads and writes, in groups of those that must lie alike."""
         pairs = (*zip(self.inputs, self.diffs, strict=True), *zip(self.blobs, self.blobs_diff, strict=True))

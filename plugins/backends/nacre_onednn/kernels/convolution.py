@@ -205,9 +205,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         no trial shows.
         """
         windows, cells = prod(axis.count for axis in self.geometry.axes), prod(self.geometry.weight[2:])
-        few = cells == 1 or windows * self.geometry.images <= FEW_ROWS
-        images = prod(self.inputs[0].shape) + prod(self.blobs[0].shape)
-        return self.keeps and few and prod(self.geometry.weight) > images
+        return self.reads_mostly_weights and (cells == 1 or windows * self.geometry.images <= FEW_ROWS)
 
     def is_exact(self, stage: str) -> bool:
         """Return whether a stage is computed in float32, whatever the net computes in."""

@@ -142,9 +142,8 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
 
     @property
     def waits_for_weights(self) -> bool:
-        """Whether a forward pass has few rows, and more weights to read: see the same of convolutions."""
-        outputs, features = self.parameters[0].shape
-        return self.keeps and self.rows <= FEW_ROWS and features * outputs > self.rows * (features + outputs)
+        """Whether a forward pass has few rows, and more weights to read than rows: see the same of convolutions."""
+        return self.reads_mostly_weights and self.rows <= FEW_ROWS
 
     def by_rule(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
         """Return the ways with the one for few images first."""
