@@ -29,13 +29,14 @@ MANY = TOGETHER * 12 + 5
 
 
 def results(given: dict[str, Any], threads: int, *, bias: bool = True, relu: bool = False) -> dict[str, Any]:
-    """Return y and both gradients."""
+    """Return y and the gradients."""
     x, weight, dy = given["x"], given["weight"], given["dy"]
     ours = PanelProduct(len(x), x.shape[1], len(weight), keeps=False)
     found = {"y": np.full_like(dy, 7), "dweight": np.full_like(weight, 7), "dx": np.full_like(x, 7)}
+    found |= {"dbias": np.full_like(given["bias"], 7)} if bias else {}
     calls = [
         *ours.forward("x", "weight", "bias" if bias else "", "y", relu=relu),
-        *ours.weights("x", "dy", "dweight"),
+        *ours.weights("x", "dy", "dweight", "dbias" if bias else ""),
         *ours.data("dy", "weight", "dx"),
     ]
     run(calls, {**given, **found}, threads)
@@ -61,6 +62,9 @@ def matrices(rows: int, features: int, outputs: int) -> dict[str, Any]:
 @example(rows=4 * DEPTH + 3, features=33, outputs=20, bias=True, relu=False)
 @example(rows=6 * DEPTH, features=20, outputs=65, bias=False, relu=True)
 @example(rows=30, features=MANY, outputs=MANY + 9, bias=True, relu=False)
+@example(rows=3 * MANY, features=128, outputs=100, bias=True, relu=False)
+@example(rows=2 * MANY, features=256, outputs=96, bias=True, relu=True)
+@example(rows=4 * DEPTH, features=96, outputs=64, bias=True, relu=False)
 def test_products_agree_with_numpy(rows: int, features: int, outputs: int, *, bias: bool, relu: bool) -> None:
     given = matrices(rows, features, outputs)
     x, weight, dy = (given[name].astype(np.float64) for name in ("x", "weight", "dy"))
@@ -69,6 +73,8 @@ def test_products_agree_with_numpy(rows: int, features: int, outputs: int, *, bi
     assert_near(found["y"], np.maximum(y, 0) if relu else y, "y", 1e-6)
     assert_near(found["dweight"], dy.T @ x, "dweight", 1e-6)
     assert_near(found["dx"], dy @ weight, "dx", 1e-6)
+    if bias:
+        assert_near(found["dbias"], dy.sum(0), "dbias", 1e-6)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ struct operation {
         struct rectify rectify;
         struct gate gate;
         struct add add;
+        struct turn turn;
         struct chain chain;
         struct look_up look_up;
         struct softmax softmax;
@@ -140,6 +141,7 @@ int run_embedding(const struct machine *machine, const struct operation *op); /*
 run_t run_embedding_gradient;                                     /* embedding.c */
 run_t run_dropout, run_dropout_gradient;                          /* dropout.c */
 run_t run_rectify, run_gate, run_add;                             /* elementwise.c */
+run_t run_turn;                                                   /* turn.c */
 run_t run_softmax, run_softmax_gradient;                          /* softmax.c */
 run_t run_pooling, run_pooling_gradient;                          /* pooling.c */
 run_t run_lrn, run_lrn_gradient;                                  /* lrn.c */

@@ -14,11 +14,11 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 43 };
+enum { HELPER_VERSION = 44 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, PAIR_LOSS, PAIR_LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
-    RECTIFY, GATE, ADD, CHAIN, CHAIN_GRADIENT, LOOK_UP, SOFTMAX, SOFTMAX_GRADIENT,
+    RECTIFY, GATE, ADD, TURN, CHAIN, CHAIN_GRADIENT, LOOK_UP, SOFTMAX, SOFTMAX_GRADIENT,
     POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM, FOLD, COLUMNS, COLUMNS_SUM,
     NORM, NORM_GRADIENT, EMBEDDING, EMBEDDING_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
     SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
@@ -180,6 +180,13 @@ struct add {
     const void *one, *other;
     void *y; /* may be one */
     int64_t size, relu, narrow;
+};
+
+/* Matrices x (matrices, rows, columns) turned: y (matrices, columns, rows). */
+struct turn {
+    const void *x;
+    void *y;
+    int64_t matrices, rows, columns, narrow;
 };
 
 /* What a link of a chain makes of x: neurons whose slopes are functions of y, then those whose slopes are functions of x; and of
@@ -420,11 +427,12 @@ struct product {
     int64_t tiles, by_columns; /* set as it runs: tiles of rows, and whether threads share blocks of columns instead */
 };
 
-/* dw (outputs, features) = the transpose of dy (rows, outputs) times x (rows, features). */
+/* dw (outputs, features) = the transpose of dy (rows, outputs) times x (rows, features); db (outputs), if it is wanted, is the
+ * sum of the rows of dy. */
 struct product_gradient {
     const float *x, *dy;
-    float *dw, *scratch;
-    float *sums; /* of `parts` of the rows, or NULL where dw can have them: as large as dw each */
+    float *dw, *db, *scratch;
+    float *sums; /* dw of `parts` of the rows, and then db of each; or NULL where dw and db can have them */
     int64_t rows, outputs, features, parts;
     int64_t tiles, by_columns; /* set as it runs */
 };

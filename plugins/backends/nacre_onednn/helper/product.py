@@ -43,8 +43,8 @@ class PanelProduct:
         sizes = {"rows": self.rows, "inner": self.outputs, "columns": self.features}
         return [laying, self._product(dy, panels, dx, sizes)]
 
-    def weights(self, x: str, dy: str, dw: str) -> list[Call]:
-        """Return the calls of dW = dyᵀ x.
+    def weights(self, x: str, dy: str, dw: str, db: str = "") -> list[Call]:
+        """Return the calls of dW = dyᵀ x, and of db, the sum of the rows of dy, if it is wanted.
 
         Rows are added up in parts, whose number does not depend on that of the threads, so that the bits do not either.
         """
@@ -55,8 +55,9 @@ class PanelProduct:
             "x": (x, 4 * self.rows * self.features),
             "dy": (dy, 4 * self.rows * self.outputs),
             "dw": (dw, size),
+            "db": (db, 4 * self.outputs),
             "scratch": ("scratch", workers * (_room() + 4 * 2 * SHALLOW * lanes())),
-            "sums": ("sums" if apart else "", parts * size),
+            "sums": ("sums" if apart else "", parts * (size + 4 * self.outputs)),
         }
         sizes = {"rows": self.rows, "outputs": self.outputs, "features": self.features, "parts": parts}
         return [HelperCall(buffers, "product_gradient", sizes, workers)]

@@ -9,7 +9,8 @@
 enum { DEPTH = PRODUCT_DEPTH, TOGETHER = PRODUCT_TOGETHER, SHALLOW = PRODUCT_SHALLOW };
 enum { ROW = DEPTH + IN_LINE, TILE = DEPTH * WIDTH + IN_LINE };
 enum { NEAR = 64, SOON = 16 }; /* so far ahead panels are fetched that lie in order, and rows that are wider */
-enum { SLOW = 4 };             /* times that a line is fetched, at most, so that not many are on their way at a time */
+enum { STEPS = 4 };            /* numbers of a sum at a time, where there are many */
+enum { NEARBY = 1 << 17 };     /* numbers of b that stay in the second cache */
 enum { FEW = 4096 };           /* numbers of b that stay in the first cache, whatever else is read */
 
 /* Two panels of columns of b, whose rows are `apart`; of the second none may be there. */
@@ -42,46 +43,56 @@ ON static void panels(const struct operation *op, int64_t start, int64_t stop, i
 
 /* Where a tile stands: its rows of a, one or two panels of b, and the rows of c. */
 struct place {
-    const float *a, *b, *bias;
-    float *c;
+    const float *a, *bias;
+    float *b, *c;
     int64_t inner, panel;        /* numbers of a sum, and of all sums */
     int64_t row, apart, columns; /* between rows of a, and of c; that are left */
-    const float *soon, *later;   /* what is fetched while numbers are multiplied, up to `turn` and from there; or NULL */
-    int64_t turn, step;          /* between what is fetched for one and for the next */
+    const float *rows;           /* of b, from where its panels are LAID, and how far they are from each other */
+    int64_t of_rows;
+    const float *soon, *later;   /* what is fetched while numbers are multiplied; from `turn` on, of one step, `later` */
+    int64_t turn, step, beside;  /* between what is fetched for one and for the next, and what is fetched with it */
     int64_t adds;                /* whether the products are added to c, which has the first ones and the bias */
     float least;                 /* what is below becomes it: 0 with ReLU */
 };
 
-enum { AS_IT_IS, COPIED, TURNED }; /* how rows of a lie: `row` apart, ROW apart, or as (inner, WIDTH) */
+/* How rows of a lie: `row` apart, ROW apart, or as (inner, WIDTH); LAID are the panels of b besides, as they are multiplied. */
+enum { AS_IT_IS, COPIED, TURNED, LAID };
 
-/* Adds the products of numbers from `k` to `end`, and fetches from `fetched`, if there is anything. `wide`: two panels, not one. */
-INLINE_ON void add_products(const struct place *p, WIDE sums[HEIGHT][2], int64_t k, int64_t end, const float *fetched,
-                            const int fetches, const int rows, const int wide, const int lies) {
-    for (; k < end; k++, fetched += p->step) {
-        WIDE numbers[2];
-        for (int half = 0; half <= wide; half++) {
-            if (fetches) __builtin_prefetch(fetched + half * p->panel * WIDTH, 0, 2);
-            numbers[half] = LOAD(p->b + (half * p->panel + k) * WIDTH);
-        }
-        for (int row = 0; row < rows; row++) {
-            WIDE number = EACH(p->a + (lies == TURNED ? k * WIDTH + row : row * (lies == COPIED ? ROW : p->row) + k));
-            for (int half = 0; half <= wide; half++) sums[row][half] = FMA(number, numbers[half], sums[row][half]);
-        }
-    }
-}
-
-INLINE_ON void tile(const struct place *p, const int rows, const int wide, const int lies) {
+/* `wide`: two panels, not one. Loops are unrolled by name: else sums lie in memory before and after them. */
+INLINE_ON void tile(const struct place *p, const int rows, const int wide, const int lies, const int steps) {
     WIDE sums[HEIGHT][2];
+#pragma GCC unroll 16
     for (int row = 0; row < rows; row++) {
+#pragma GCC unroll 2
         for (int half = 0; half <= wide; half++) sums[row][half] = ZERO();
-        for (int line = 0; line < (1 + wide) * WIDTH; line += IN_LINE) __builtin_prefetch(p->c + row * p->apart + line, 1);
+        for (int line = 0; steps == 1 && line < (1 + wide) * WIDTH; line += IN_LINE)
+            __builtin_prefetch(p->c + row * p->apart + line, 1);
     }
-    for (int64_t k = 0, end = p->turn; k < p->inner; k = end, end = p->inner) {
-        const float *fetched = k < p->turn ? p->soon : p->later;
-        if (fetched)
-            add_products(p, sums, k, end, fetched, 1, rows, wide, lies);
-        else
-            add_products(p, sums, k, end, 0, 0, rows, wide, lies);
+    const float *a = p->a, *laid = p->rows, *from = steps == 1 ? p->soon : p->c;
+    float *b = p->b;
+    const int64_t row = lies == COPIED ? ROW : p->row, panel = p->panel * WIDTH, of_rows = p->of_rows;
+    const int64_t inner = p->inner, turn = steps == 1 ? p->turn : rows * steps;
+    int64_t step = steps == 1 ? p->step : p->apart, beside = steps == 1 ? p->beside : IN_LINE;
+    for (int64_t k = 0; k < inner; k += steps, from += step) {
+        if (k == turn) from = steps == 1 ? p->later : p->soon, step = p->step, beside = p->beside;
+        __builtin_prefetch(from, 0, 2);
+        if (wide) __builtin_prefetch(from + beside, 0, 2);
+#pragma GCC unroll 4
+        for (int i = 0; i < steps; i++, a += lies >= TURNED ? WIDTH : 1, b += WIDTH) {
+            WIDE numbers[2];
+#pragma GCC unroll 2
+            for (int half = 0; half <= wide; half++) {
+                numbers[half] = LOAD(lies == LAID ? laid + half * WIDTH : b + half * panel);
+                if (lies == LAID) STORE(b + half * panel, numbers[half]);
+            }
+            laid += of_rows;
+#pragma GCC unroll 16
+            for (int r = 0; r < rows; r++) {
+                WIDE number = EACH(a + r * (lies >= TURNED ? 1 : row));
+#pragma GCC unroll 2
+                for (int half = 0; half <= wide; half++) sums[r][half] = FMA(number, numbers[half], sums[r][half]);
+            }
+        }
     }
     __asm__("" : "+r"(p)); /* else addresses from above are kept, instead of sums */
     const WIDE least = ALL(p->least); /* a NaN stays one: it is the second number */
@@ -98,18 +109,24 @@ INLINE_ON void tile(const struct place *p, const int rows, const int wide, const
 }
 
 #define OF_HEIGHT(rows)                                                                                                \
-    ON static void tile_of_##rows(const struct place *p) { tile(p, rows, 1, AS_IT_IS); }                               \
-    ON static void narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, AS_IT_IS); }                        \
-    ON static void copied_tile_of_##rows(const struct place *p) { tile(p, rows, 1, COPIED); }                          \
-    ON static void copied_narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, COPIED); }                   \
-    ON static void turned_tile_of_##rows(const struct place *p) { tile(p, rows, 1, TURNED); }                          \
-    ON static void turned_narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, TURNED); }
+    ON static void narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, AS_IT_IS, 1); }                     \
+    ON static void tile_of_##rows(const struct place *p) { tile(p, rows, 1, AS_IT_IS, 1); }                            \
+    ON static void long_tile_of_##rows(const struct place *p) { tile(p, rows, 1, AS_IT_IS, STEPS); }                   \
+    ON static void copied_narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, COPIED, 1); }                \
+    ON static void copied_tile_of_##rows(const struct place *p) { tile(p, rows, 1, COPIED, 1); }                       \
+    ON static void copied_long_tile_of_##rows(const struct place *p) { tile(p, rows, 1, COPIED, STEPS); }              \
+    ON static void turned_narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, TURNED, 1); }                \
+    ON static void turned_tile_of_##rows(const struct place *p) { tile(p, rows, 1, TURNED, 1); }                       \
+    ON static void turned_long_tile_of_##rows(const struct place *p) { tile(p, rows, 1, TURNED, STEPS); }              \
+    ON static void laid_tile_of_##rows(const struct place *p) { tile(p, rows, 1, LAID, STEPS); }
 ALL_HEIGHTS(OF_HEIGHT)
+enum { NARROW, ONE_STEP, LONG };
 #define BY_HEIGHT(rows)                                                                                                \
-    , {[AS_IT_IS] = {narrow_tile_of_##rows, tile_of_##rows},                                                           \
-       [COPIED] = {copied_narrow_tile_of_##rows, copied_tile_of_##rows},                                               \
-       [TURNED] = {turned_narrow_tile_of_##rows, turned_tile_of_##rows}}
-static void (*const tiles[][TURNED + 1][2])(const struct place *) = {{{0}} ALL_HEIGHTS(BY_HEIGHT)};
+    , {[AS_IT_IS] = {narrow_tile_of_##rows, tile_of_##rows, long_tile_of_##rows},                                      \
+       [COPIED] = {copied_narrow_tile_of_##rows, copied_tile_of_##rows, copied_long_tile_of_##rows},                   \
+       [TURNED] = {turned_narrow_tile_of_##rows, turned_tile_of_##rows, turned_long_tile_of_##rows},                   \
+       [LAID] = {[LONG] = laid_tile_of_##rows}}
+static void (*const tiles[][LAID + 1][LONG + 1])(const struct place *) = {{{0}} ALL_HEIGHTS(BY_HEIGHT)};
 
 /* So many tiles of a, whose rows are `apart`; tile `one` has those from rows[one] to rows[one + 1]. */
 ON static void copy_tiles(const float *a, int64_t apart, const int64_t *rows, int64_t many, int64_t inner, float *to) {
@@ -141,28 +158,35 @@ ON static void some_columns(const struct product *o, int64_t start, int64_t stop
     for (int64_t begin = 0; begin < o->inner; begin += DEPTH)
         for (int64_t first = start; first < stop; first += together) {
             const int64_t inner = smaller(DEPTH, o->inner - begin), many = smaller(together, stop - first);
-            const int64_t some = pieces_of(inner, many), slow = smaller(many, SLOW);
+            const int64_t some = pieces_of(inner, many), steps = inner % STEPS == 0 && many >= STEPS ? STEPS : 1;
+            const int64_t step = steps * pieces_of(WIDTH, many);
             int64_t rows[TOGETHER + 1];
             for (int64_t one = 0; one <= many; one++) rows[one] = first_row(o->rows, o->tiles, first + one);
             if (lies == COPIED) copy_tiles(o->a + begin, o->inner, rows, many, inner, copy);
             struct place p = {
                 .inner = inner, .panel = o->inner, .apart = o->columns, .row = o->inner,
-                .turn = many > 1 ? smaller(slow * some, inner) : larger(inner - NEAR, 0), .step = pieces_of(WIDTH, slow),
+                .turn = many > 1 ? inner : larger(inner - NEAR, 0), .step = step,
+                .beside = o->inner * WIDTH,
                 .adds = begin > 0, .least = o->relu && begin + inner == o->inner ? 0 : -INFINITY,
             };
+            const int64_t left = stop - first - together; /* tiles that come after these */
+            const int ahead = left > 0 && steps == STEPS && o->inner <= DEPTH && o->inner * (to - from) <= NEARBY;
+            const int64_t share = HEIGHT * inner / pieces_of(to - from, 2 * WIDTH);
+            if (ahead) p.beside = share / 2, p.step = pieces_of(p.beside, inner / STEPS);
             for (int64_t column = from; column < to; column += 2 * WIDTH) {
-                const float *next = p.b = o->panels + column * o->inner + begin * WIDTH;
+                const float *next = p.b = (float *)o->panels + column * o->inner + begin * WIDTH;
                 if (column + 2 * WIDTH < to)
                     next += 2 * WIDTH * o->inner;
                 else if (begin + DEPTH < o->inner)
                     next += (from - column) * o->inner + DEPTH * WIDTH;
-                p.soon = p.b + NEAR * WIDTH, p.later = many > 1 ? 0 : next;
+                p.soon = p.b + NEAR * WIDTH, p.later = next;
                 p.bias = o->bias ? o->bias + column : 0, p.columns = to - column;
                 for (int64_t one = 0; one < many; one++) {
                     if (many > 1) p.soon = next + one * some * WIDTH;
+                    if (ahead) p.soon = o->a + (rows[many] - rows[0] + rows[one]) * inner + (column - from) / (2 * WIDTH) * share;
                     p.a = lies == AS_IT_IS ? o->a + rows[one] * o->inner + begin : copy + one * TILE;
                     p.c = o->c + rows[one] * o->columns + column;
-                    tiles[rows[one + 1] - rows[one]][lies][p.columns > WIDTH](&p);
+                    tiles[rows[one + 1] - rows[one]][lies][p.columns <= WIDTH ? NARROW : steps == STEPS ? LONG : ONE_STEP](&p);
                 }
             }
         }
@@ -193,32 +217,49 @@ static struct turned turned(const struct product_gradient *o, int64_t part) {
     return (struct turned){o->dy, o->x, c, o->outputs, o->features, 0};
 }
 
+/* The sums of the columns of a panel, or of a tile that is TURNED, for the first `count` of them: written, or added. */
+ON static void add_up(const float *panel, int64_t inner, float *to, int64_t count, int64_t adds) {
+    WIDE sums[4] = {adds ? load_first(to, count) : ZERO(), ZERO(), ZERO(), ZERO()};
+    for (int64_t k = 0; k < inner; k++) sums[k % 4] = ADD(sums[k % 4], LOAD(panel + k * WIDTH));
+    store_first(to, count, ADD(ADD(sums[0], sums[1]), ADD(sums[2], sums[3])));
+}
+
 /* A part's products for some of the columns. Numbers of a are laid into tiles, and those of b into two panels that stay in a
  * core's caches while all tiles are multiplied by them; what is laid next is fetched, a part before each tile. */
 ON static void some_products(const struct product_gradient *o, int64_t part, int64_t from, int64_t to, float *scratch) {
     const struct turned t = turned(o, part);
     const int64_t start = part * o->rows / o->parts, stop = (part + 1) * o->rows / o->parts;
     float *left = scratch + TOGETHER * TILE, *right = left + SHALLOW * WIDTH;
+    float *db = o->db && o->sums ? o->sums + o->parts * o->outputs * o->features + part * o->outputs : o->db;
     for (int64_t begin = start; begin < stop; begin += SHALLOW)
         for (int64_t first = 0; first < o->tiles; first += TOGETHER) {
             const int64_t inner = smaller(SHALLOW, stop - begin), many = smaller(TOGETHER, o->tiles - first);
-            const int64_t some = pieces_of(inner, many);
+            const int64_t some = pieces_of(inner, many), steps = inner % STEPS ? 1 : STEPS;
+            const int64_t after = first + TOGETHER < o->tiles ? begin : begin + SHALLOW; /* laid behind the last columns */
             int64_t rows[TOGETHER + 1];
             for (int64_t one = 0; one <= many; one++) rows[one] = first_row(t.rows, o->tiles, first + one);
             turn_tiles(t.a + begin * t.rows, t.rows, rows, many, inner, scratch);
+            for (int64_t one = 0; db && !t.lies_turned && from == 0 && one < many; one++)
+                add_up(scratch + one * TILE, inner, db + rows[one], rows[one + 1] - rows[one], begin > start);
             struct place p = {
                 .b = left, .inner = inner, .panel = SHALLOW, .apart = t.columns, .adds = begin > start, .least = -INFINITY,
+                .of_rows = t.columns, .turn = inner, .beside = WIDTH,
             };
             for (int64_t column = from; column < to; column += 2 * WIDTH) {
-                const float *b = t.b + begin * t.columns + column;
-                lay_panels(b, t.columns, to - column, inner, left, right);
-                p.columns = to - column;
+                p.rows = t.b + begin * t.columns + column, p.columns = to - column;
+                const int64_t lays = steps == 1 || p.columns < 2 * WIDTH, ends = p.columns <= 2 * WIDTH;
+                const float *next = ends ? t.b + after * t.columns + from : p.rows + 2 * WIDTH;
+                p.step = ends && after >= stop ? 0 : t.columns;
+                if (lays) lay_panels(p.rows, t.columns, p.columns, inner, left, right);
                 for (int64_t one = 0; one < many; one++) {
-                    for (int64_t k = one * some; p.columns > 2 * WIDTH && k < smaller((one + 1) * some, inner); k++)
-                        for (int half = 2; half < 4; half++) __builtin_prefetch(b + k * t.columns + half * WIDTH, 0, 2);
+                    p.soon = p.step ? next + one * some * t.columns : left;
                     p.a = scratch + one * TILE, p.c = t.c + rows[one] * t.columns + column;
-                    tiles[rows[one + 1] - rows[one]][TURNED][p.columns > WIDTH](&p);
+                    tiles[rows[one + 1] - rows[one]][one || lays ? TURNED : LAID]
+                         [p.columns <= WIDTH ? NARROW : steps == STEPS ? LONG : ONE_STEP](&p);
                 }
+                if (!db || !t.lies_turned || first) continue;
+                add_up(left, inner, db + column, smaller(p.columns, WIDTH), p.adds);
+                if (p.columns > WIDTH) add_up(right, inner, db + column + WIDTH, smaller(p.columns - WIDTH, WIDTH), p.adds);
             }
         }
 }
@@ -236,11 +277,16 @@ ON static void multiply_gradient(const struct operation *op, int64_t start, int6
         for (int64_t part = start; part < stop; part++) some_products(o, part, 0, columns, scratch);
 }
 
-/* dw as the sum of the parts. Pieces are WIDTH rows of them. */
+/* dw and db as the sums of the parts. Pieces are WIDTH rows of those of dw. */
 ON static void add_parts(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const struct product_gradient *o = &op->product_gradient;
     const struct turned t = turned(o, 0);
     (void)worker;
+    for (int64_t i = 0; o->db && start == 0 && i < o->outputs; i++) {
+        const float *from = o->sums + o->parts * o->outputs * o->features + i;
+        o->db[i] = from[0];
+        for (int64_t part = 1; part < o->parts; part++) o->db[i] += from[part * o->outputs];
+    }
     for (int64_t first = start * WIDTH; first < smaller(stop * WIDTH, t.rows); first += WIDTH) {
         const int64_t count = smaller(WIDTH, t.rows - first);
         for (int64_t column = 0; column < t.columns; column += WIDTH) {

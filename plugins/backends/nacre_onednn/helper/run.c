@@ -28,6 +28,7 @@ static int run(const struct machine *machine, const struct operation *op) {
     case RECTIFY: run_rectify(machine, op); return 0;
     case GATE: run_gate(machine, op); return 0;
     case ADD: run_add(machine, op); return 0;
+    case TURN: run_turn(machine, op); return 0;
     case SOFTMAX: run_softmax(machine, op); return 0;
     case SOFTMAX_GRADIENT: run_softmax_gradient(machine, op); return 0;
     case POOLING: run_pooling(machine, op); return 0;
@@ -79,6 +80,7 @@ static int only_shares(const struct operation *op) {
     case RECTIFY:
     case GATE:
     case ADD:
+    case TURN:
     case SOFTMAX:
     case SOFTMAX_GRADIENT:
     case POOLING:

@@ -244,7 +244,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         return self.in_panels.forward(self.source, "weight", "" if self.bias is None else "bias", "y", relu=self.relu)
 
     def _weights_in_panels(self) -> list[Call]:
-        return [*self.in_panels.weights(self.source, self.top, "dweight"), *self._summed()]
+        return self.in_panels.weights(self.source, self.top, "dweight", "" if self.bias is None else "dbias")
 
     def _data_in_panels(self) -> list[Call]:
         return self.in_panels.data(self.top, "weight", self.gradient)

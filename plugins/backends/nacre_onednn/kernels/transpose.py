@@ -1,15 +1,17 @@
-"""Transpose: a copy into another order of the axes, by oneDNN."""
+"""Transpose: a copy into another order of the axes, of plain matrices by the helper, else by oneDNN."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from nacre_layers.shapes.transpose import TransposeLayer, TransposeState, order_of
 
 from ..dnnl.library import library
-from ..dnnl.primitives import Call, Desc, reorder
+from ..dnnl.primitives import Call, Desc, HelperCall, plain, reorder
+from ..helper.native import helper
 from .base import Layouts, OnednnKernel, describe_blob, unfit_any
 
 
@@ -26,8 +28,21 @@ class TransposeKernel(OnednnKernel, reads=""):
         self.order = order_of(layer, inputs[0].shape)
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
-        x, y = describe_blob(self.inputs[0], layouts), Turned(describe_blob(self.blobs[0], layouts), self.order)
-        return reorder("x", x, "y", y) if stage == "forward" else reorder("dy", y, "dx", x)
+        x, y = (describe_blob(blob, layouts) for blob in (self.inputs[0], self.blobs[0]))
+        if matrices := self._matrices(x, y):
+            count, rows, columns = matrices if stage == "forward" else (matrices[0], *matrices[:0:-1])
+            ends = {"x": "x", "y": "y"} if stage == "forward" else {"x": "dy", "y": "dx"}
+            narrow = self.inputs[0].dtype == "bf16"
+            sizes = {"matrices": count, "rows": rows, "columns": columns, "narrow": narrow}
+            return [HelperCall({end: (name, x.bytes) for end, name in ends.items()}, "turn", sizes)]
+        turned = Turned(y, self.order)
+        return reorder("x", x, "y", turned) if stage == "forward" else reorder("dy", turned, "dx", x)
+
+    def _matrices(self, *descs: Desc) -> tuple[int, ...]:
+        """Return (matrices, rows, columns) of the bottom if each of them is turned and both blobs are plain, or ()."""
+        alike = self.inputs[0].dtype == self.blobs[0].dtype
+        in_order = all(one == plain(*one.shape, dtype=self.inputs[0].dtype) for one in descs)
+        return as_matrices(self.inputs[0].shape, self.order) if helper() is not None and alike and in_order else ()
 
 
 class Turned(Desc):
@@ -38,3 +53,17 @@ class Turned(Desc):
         numbers = (ctypes.c_int * len(order))(*order)
         library().call("memory_desc_permute_axes", ctypes.byref(handle), whole.handle, numbers)
         super().__init__(handle)
+
+
+def as_matrices(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    """Return (matrices, rows, columns) of a blob where the axes in their new order are those matrices turned, else ()."""
+    axes = [axis for axis in order if shape[axis] > 1]
+    first = next((number for number, axis in enumerate(axes) if axis != sorted(axes)[number]), None)
+    if first is None:
+        return ()
+    rest = axes[first:]
+    cut = rest.index(min(rest))
+    if rest[cut:] + rest[:cut] != sorted(rest):
+        return ()
+    before, rows, columns = axes[:first], rest[cut:], rest[:cut]
+    return tuple(prod(shape[axis] for axis in some) for some in (before, rows, columns))

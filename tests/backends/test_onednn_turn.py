@@ -1,0 +1,58 @@
+"""The helper's copies of matrices whose rows become columns, turn.c, and which transposes are such copies."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from helper_calls import run
+from nacre_onednn.backend import OnednnBackend
+from nacre_onednn.dnnl.primitives import HelperCall
+from nacre_onednn.helper.native import helper
+from nacre_onednn.kernels.transpose import as_matrices
+
+if reason := OnednnBackend.unusable():
+    pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
+if helper() is None:
+    pytest.skip("no helper was compiled", allow_module_level=True)
+
+
+@given(
+    matrices=st.integers(1, 3),
+    rows=st.integers(1, 40),
+    columns=st.integers(1, 40),
+    narrow=st.booleans(),
+    threads=st.integers(1, 3),
+)
+@example(matrices=2, rows=64, columns=128, narrow=False, threads=2)
+@example(matrices=1, rows=33, columns=1024, narrow=True, threads=2)
+def test_rows_become_columns(matrices: int, rows: int, columns: int, narrow: bool, threads: int) -> None:
+    dtype = np.uint16 if narrow else np.uint32
+    bits = np.random.default_rng(rows + columns).integers(0, np.iinfo(dtype).max, (matrices, rows, columns), dtype)
+    turned = np.zeros((matrices, columns, rows), dtype)
+    buffers = {"x": ("x", bits.nbytes), "y": ("y", bits.nbytes)}
+    numbers = {"matrices": matrices, "rows": rows, "columns": columns, "narrow": narrow}
+    run([HelperCall(buffers, "turn", numbers)], {"x": bits, "y": turned}, threads)
+    assert np.array_equal(turned, bits.transpose(0, 2, 1))
+
+
+@given(shape=st.lists(st.integers(1, 3), min_size=1, max_size=5), random=st.randoms(use_true_random=False))
+@example(shape=[2, 3, 4], random=None)
+def test_a_transpose_turns_matrices(shape: list[int], random) -> None:
+    order = list(range(len(shape)))
+    order[1:] = order[:0:-1]
+    if random is not None:
+        random.shuffle(order)
+    x = np.arange(prod(shape)).reshape(shape)
+    y = x.transpose(order).ravel()
+    splits = [(a, b, x.size // a // b) for a in range(1, x.size + 1) for b in range(1, x.size + 1) if not x.size % (a * b)]
+    found = as_matrices(shape, order)
+    turned = [split for split in splits if np.array_equal(x.reshape(split).transpose(0, 2, 1).ravel(), y)]
+    if found:
+        assert found in turned
+    else:
+        assert not turned or np.array_equal(y, x.ravel())  # nothing is turned
