@@ -55,8 +55,23 @@ struct place {
     float least;                 /* what is below becomes it: 0 with ReLU */
 };
 
-/* How rows of a lie: `row` apart, ROW apart, or as (inner, WIDTH); LAID are the panels of b besides, as they are multiplied. */
-enum { AS_IT_IS, COPIED, TURNED, LAID };
+/* How rows of a lie: `row` apart, or as (inner, WIDTH); LAID are the panels of b besides, as they are multiplied. */
+enum { IN_ROWS, TURNED, LAID };
+
+/* Adds the products of two registers and of a number, `offset` bytes behind the address of row 0, 1 or 2 of those from `rows` on.
+ * Not in C: of the addresses of all rows compilers make more than there are registers, and put sums into memory for them. */
+#define ADD_PRODUCTS(address)                                                                                          \
+    __asm__("vbroadcastss " address ", %2\n\tvfmadd231ps %3, %2, %0\n\tvfmadd231ps %4, %2, %1"                         \
+            : "+v"(sums[0]), "+v"(sums[1]), "=&v"(each)                                                                \
+            : "v"(numbers[0]), "v"(numbers[1]), "r"(rows), "r"(apart), "i"(offset), "m"(*(const float(*)[])rows))
+INLINE_ON void add_products(WIDE sums[2], const WIDE numbers[2], const float *rows, int64_t apart, const int row, const int offset) {
+    WIDE each;
+    switch (row) {
+    case 0: ADD_PRODUCTS("%c7(%5)"); break;
+    case 1: ADD_PRODUCTS("%c7(%5,%6,4)"); break;
+    case 2: ADD_PRODUCTS("%c7(%5,%6,8)"); break;
+    }
+}
 
 /* `wide`: two panels, not one. Loops are unrolled by name: else sums lie in memory before and after them. */
 INLINE_ON void tile(const struct place *p, const int rows, const int wide, const int lies, const int steps) {
@@ -68,31 +83,36 @@ INLINE_ON void tile(const struct place *p, const int rows, const int wide, const
         for (int line = 0; steps == 1 && line < (1 + wide) * WIDTH; line += IN_LINE)
             __builtin_prefetch(p->c + row * p->apart + line, 1);
     }
-    const float *a = p->a, *laid = p->rows, *from = steps == 1 ? p->soon : p->c;
+    const float *a[HEIGHT / 3], *laid = p->rows, *from = steps == 1 ? p->soon : p->c;
     float *b = p->b;
-    const int64_t row = lies == COPIED ? ROW : p->row, panel = p->panel * WIDTH, of_rows = p->of_rows;
+    const int64_t row = p->row, panel = p->panel * WIDTH, of_rows = p->of_rows;
     const int64_t inner = p->inner, turn = steps == 1 ? p->turn : rows * steps;
     int64_t step = steps == 1 ? p->step : p->apart, beside = steps == 1 ? p->beside : IN_LINE;
+    for (int three = 0; three < HEIGHT / 3; three++) a[three] = p->a + 3 * three * row;
     for (int64_t k = 0; k < inner; k += steps, from += step) {
         if (k == turn) from = steps == 1 ? p->later : p->soon, step = p->step, beside = p->beside;
         __builtin_prefetch(from, 0, 2);
         if (wide) __builtin_prefetch(from + beside, 0, 2);
 #pragma GCC unroll 4
-        for (int i = 0; i < steps; i++, a += lies >= TURNED ? WIDTH : 1, b += WIDTH) {
+        for (int i = 0; i < steps; i++, b += WIDTH) {
             WIDE numbers[2];
 #pragma GCC unroll 2
             for (int half = 0; half <= wide; half++) {
                 numbers[half] = LOAD(lies == LAID ? laid + half * WIDTH : b + half * panel);
                 if (lies == LAID) STORE(b + half * panel, numbers[half]);
             }
-            laid += of_rows;
+            if (lies == LAID) laid += of_rows;
 #pragma GCC unroll 16
-            for (int r = 0; r < rows; r++) {
-                WIDE number = EACH(a + r * (lies >= TURNED ? 1 : row));
-#pragma GCC unroll 2
-                for (int half = 0; half <= wide; half++) sums[r][half] = FMA(number, numbers[half], sums[r][half]);
-            }
+            for (int r = 0; r < rows; r++)
+                if (!wide)
+                    sums[r][0] = FMA(EACH(a[0] + (lies >= TURNED ? i * WIDTH + r : r * row + i)), numbers[0], sums[r][0]);
+                else if (lies >= TURNED)
+                    add_products(sums[r], numbers, a[0], row, 0, 4 * (i * WIDTH + r));
+                else
+                    add_products(sums[r], numbers, a[r / 3], row, r % 3, 4 * i);
         }
+#pragma GCC unroll 4
+        for (int three = 0; three < HEIGHT / 3; three++) a[three] += lies >= TURNED ? steps * WIDTH : steps;
     }
     __asm__("" : "+r"(p)); /* else addresses from above are kept, instead of sums */
     const WIDE least = ALL(p->least); /* a NaN stays one: it is the second number */
@@ -109,12 +129,9 @@ INLINE_ON void tile(const struct place *p, const int rows, const int wide, const
 }
 
 #define OF_HEIGHT(rows)                                                                                                \
-    ON static void narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, AS_IT_IS, 1); }                     \
-    ON static void tile_of_##rows(const struct place *p) { tile(p, rows, 1, AS_IT_IS, 1); }                            \
-    ON static void long_tile_of_##rows(const struct place *p) { tile(p, rows, 1, AS_IT_IS, STEPS); }                   \
-    ON static void copied_narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, COPIED, 1); }                \
-    ON static void copied_tile_of_##rows(const struct place *p) { tile(p, rows, 1, COPIED, 1); }                       \
-    ON static void copied_long_tile_of_##rows(const struct place *p) { tile(p, rows, 1, COPIED, STEPS); }              \
+    ON static void narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, IN_ROWS, 1); }                     \
+    ON static void tile_of_##rows(const struct place *p) { tile(p, rows, 1, IN_ROWS, 1); }                            \
+    ON static void long_tile_of_##rows(const struct place *p) { tile(p, rows, 1, IN_ROWS, STEPS); }                   \
     ON static void turned_narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, TURNED, 1); }                \
     ON static void turned_tile_of_##rows(const struct place *p) { tile(p, rows, 1, TURNED, 1); }                       \
     ON static void turned_long_tile_of_##rows(const struct place *p) { tile(p, rows, 1, TURNED, STEPS); }              \
@@ -122,8 +139,7 @@ INLINE_ON void tile(const struct place *p, const int rows, const int wide, const
 ALL_HEIGHTS(OF_HEIGHT)
 enum { NARROW, ONE_STEP, LONG };
 #define BY_HEIGHT(rows)                                                                                                \
-    , {[AS_IT_IS] = {narrow_tile_of_##rows, tile_of_##rows, long_tile_of_##rows},                                      \
-       [COPIED] = {copied_narrow_tile_of_##rows, copied_tile_of_##rows, copied_long_tile_of_##rows},                   \
+    , {[IN_ROWS] = {narrow_tile_of_##rows, tile_of_##rows, long_tile_of_##rows},                                      \
        [TURNED] = {turned_narrow_tile_of_##rows, turned_tile_of_##rows, turned_long_tile_of_##rows},                   \
        [LAID] = {[LONG] = laid_tile_of_##rows}}
 static void (*const tiles[][LAID + 1][LONG + 1])(const struct place *) = {{{0}} ALL_HEIGHTS(BY_HEIGHT)};
@@ -153,7 +169,7 @@ ON static void turn_tiles(const float *a, int64_t apart, const int64_t *rows, in
  * single tile of rows when it comes to the end of those before, else a part by each. Rows of a are copied where they want the
  * same places of a cache, and all the more if many panels are multiplied by them. */
 ON static void some_columns(const struct product *o, int64_t start, int64_t stop, int64_t from, int64_t to, float *copy) {
-    const int lies = o->inner % (to - from > 4 * WIDTH ? 256 : 1024) ? AS_IT_IS : COPIED;
+    const int copies = o->inner % (to - from > 4 * WIDTH ? 256 : 1024) == 0;
     const int64_t together = o->inner * (to - from) <= FEW ? 1 : TOGETHER; /* 1: c is written in order */
     for (int64_t begin = 0; begin < o->inner; begin += DEPTH)
         for (int64_t first = start; first < stop; first += together) {
@@ -162,9 +178,9 @@ ON static void some_columns(const struct product *o, int64_t start, int64_t stop
             const int64_t step = steps * pieces_of(WIDTH, many);
             int64_t rows[TOGETHER + 1];
             for (int64_t one = 0; one <= many; one++) rows[one] = first_row(o->rows, o->tiles, first + one);
-            if (lies == COPIED) copy_tiles(o->a + begin, o->inner, rows, many, inner, copy);
+            if (copies) copy_tiles(o->a + begin, o->inner, rows, many, inner, copy);
             struct place p = {
-                .inner = inner, .panel = o->inner, .apart = o->columns, .row = o->inner,
+                .inner = inner, .panel = o->inner, .apart = o->columns, .row = copies ? ROW : o->inner,
                 .turn = many > 1 ? inner : larger(inner - NEAR, 0), .step = step,
                 .beside = o->inner * WIDTH,
                 .adds = begin > 0, .least = o->relu && begin + inner == o->inner ? 0 : -INFINITY,
@@ -184,9 +200,9 @@ ON static void some_columns(const struct product *o, int64_t start, int64_t stop
                 for (int64_t one = 0; one < many; one++) {
                     if (many > 1) p.soon = next + one * some * WIDTH;
                     if (ahead) p.soon = o->a + (rows[many] - rows[0] + rows[one]) * inner + (column - from) / (2 * WIDTH) * share;
-                    p.a = lies == AS_IT_IS ? o->a + rows[one] * o->inner + begin : copy + one * TILE;
+                    p.a = copies ? copy + one * TILE : o->a + rows[one] * o->inner + begin;
                     p.c = o->c + rows[one] * o->columns + column;
-                    tiles[rows[one + 1] - rows[one]][lies][p.columns <= WIDTH ? NARROW : steps == STEPS ? LONG : ONE_STEP](&p);
+                    tiles[rows[one + 1] - rows[one]][IN_ROWS][p.columns <= WIDTH ? NARROW : steps == STEPS ? LONG : ONE_STEP](&p);
                 }
             }
         }
