@@ -49,7 +49,9 @@ def test_a_transpose_turns_matrices(shape: list[int], random) -> None:
         random.shuffle(order)
     x = np.arange(prod(shape)).reshape(shape)
     y = x.transpose(order).ravel()
-    splits = [(a, b, x.size // a // b) for a in range(1, x.size + 1) for b in range(1, x.size + 1) if not x.size % (a * b)]
+    splits = [
+        (a, b, x.size // a // b) for a in range(1, x.size + 1) for b in range(1, x.size + 1) if not x.size % (a * b)
+    ]
     found = as_matrices(shape, order)
     turned = [split for split in splits if np.array_equal(x.reshape(split).transpose(0, 2, 1).ravel(), y)]
     if found:

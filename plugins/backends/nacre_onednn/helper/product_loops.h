@@ -49,8 +49,8 @@ struct place {
     int64_t row, apart, columns; /* between rows of a, and of c; that are left */
     const float *rows;           /* of b, from where its panels are LAID, and how far they are from each other */
     int64_t of_rows;
-    const float *soon, *later;   /* what is fetched while numbers are multiplied; from `turn` on, of one step, `later` */
-    int64_t turn, step, beside;  /* between what is fetched for one and for the next, and what is fetched with it */
+    const float *soon, *later;   /* what is fetched while numbers are multiplied; from `turn` on, in single steps, `later` */
+    int64_t turn, step, beside;  /* between what is fetched at a time and next, and what is fetched with it */
     int64_t adds;                /* whether the products are added to c, which has the first ones and the bias */
     float least;                 /* what is below becomes it: 0 with ReLU */
 };
@@ -73,7 +73,8 @@ INLINE_ON void add_products(WIDE sums[2], const WIDE numbers[2], const float *ro
     }
 }
 
-/* `wide`: two panels, not one. Loops are unrolled by name: else sums lie in memory before and after them. */
+/* `wide`: two panels, not one. In several steps the rows of c are fetched first, since it takes long to write what no cache has.
+ * Loops are unrolled by name: else sums lie in memory before and after them. */
 INLINE_ON void tile(const struct place *p, const int rows, const int wide, const int lies, const int steps) {
     WIDE sums[HEIGHT][2];
 #pragma GCC unroll 16
@@ -166,8 +167,9 @@ ON static void turn_tiles(const float *a, int64_t apart, const int64_t *rows, in
 }
 
 /* The tiles from `start` to `stop` of c = a b, for some of the columns. Panels that are read next are fetched before: by a
- * single tile of rows when it comes to the end of those before, else a part by each. Rows of a are copied where they want the
- * same places of a cache, and all the more if many panels are multiplied by them. */
+ * single tile of rows when it comes to the end of those before, else a part by each; where all panels stay in a cache, the rows
+ * of a that are read next, instead. Rows of a are copied where they want the same places of a cache, and all the more if many
+ * panels are multiplied by them. */
 ON static void some_columns(const struct product *o, int64_t start, int64_t stop, int64_t from, int64_t to, float *copy) {
     const int copies = o->inner % (to - from > 4 * WIDTH ? 256 : 1024) == 0;
     const int64_t together = o->inner * (to - from) <= FEW ? 1 : TOGETHER; /* 1: c is written in order */
@@ -181,8 +183,7 @@ ON static void some_columns(const struct product *o, int64_t start, int64_t stop
             if (copies) copy_tiles(o->a + begin, o->inner, rows, many, inner, copy);
             struct place p = {
                 .inner = inner, .panel = o->inner, .apart = o->columns, .row = copies ? ROW : o->inner,
-                .turn = many > 1 ? inner : larger(inner - NEAR, 0), .step = step,
-                .beside = o->inner * WIDTH,
+                .turn = many > 1 ? inner : larger(inner - NEAR, 0), .step = step, .beside = o->inner * WIDTH,
                 .adds = begin > 0, .least = o->relu && begin + inner == o->inner ? 0 : -INFINITY,
             };
             const int64_t left = stop - first - together; /* tiles that come after these */

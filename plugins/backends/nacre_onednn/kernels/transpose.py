@@ -28,21 +28,23 @@ class TransposeKernel(OnednnKernel, reads=""):
         self.order = order_of(layer, inputs[0].shape)
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
+        forward = stage == "forward"
+        source, target = ("x", "y") if forward else ("dy", "dx")
         x, y = (describe_blob(blob, layouts) for blob in (self.inputs[0], self.blobs[0]))
         if matrices := self._matrices(x, y):
-            count, rows, columns = matrices if stage == "forward" else (matrices[0], *matrices[:0:-1])
-            ends = {"x": "x", "y": "y"} if stage == "forward" else {"x": "dy", "y": "dx"}
+            count, rows, columns = matrices
+            rows, columns = (rows, columns) if forward else (columns, rows)
             narrow = self.inputs[0].dtype == "bf16"
             sizes = {"matrices": count, "rows": rows, "columns": columns, "narrow": narrow}
-            return [HelperCall({end: (name, x.bytes) for end, name in ends.items()}, "turn", sizes)]
+            return [HelperCall({"x": (source, x.bytes), "y": (target, x.bytes)}, "turn", sizes)]
         turned = Turned(y, self.order)
-        return reorder("x", x, "y", turned) if stage == "forward" else reorder("dy", turned, "dx", x)
+        return reorder(source, x, target, turned) if forward else reorder(source, turned, target, x)
 
-    def _matrices(self, *descs: Desc) -> tuple[int, ...]:
-        """Return (matrices, rows, columns) of the bottom if each of them is turned and both blobs are plain, or ()."""
-        alike = self.inputs[0].dtype == self.blobs[0].dtype
-        in_order = all(one == plain(*one.shape, dtype=self.inputs[0].dtype) for one in descs)
-        return as_matrices(self.inputs[0].shape, self.order) if helper() is not None and alike and in_order else ()
+    def _matrices(self, x: Desc, y: Desc) -> tuple[int, ...]:
+        """Return (matrices, rows, columns) of the bottom if the helper can turn each of them, else ()."""
+        dtype = self.inputs[0].dtype
+        in_order = all(one == plain(*one.shape, dtype=dtype) for one in (x, y))
+        return as_matrices(self.inputs[0].shape, self.order) if helper() is not None and in_order else ()
 
 
 class Turned(Desc):
@@ -56,14 +58,14 @@ class Turned(Desc):
 
 
 def as_matrices(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
-    """Return (matrices, rows, columns) of a blob where the axes in their new order are those matrices turned, else ()."""
+    """Return a blob as (matrices, rows, columns) where its axes in a new order are each of them turned, else ()."""
     axes = [axis for axis in order if shape[axis] > 1]
-    first = next((number for number, axis in enumerate(axes) if axis != sorted(axes)[number]), None)
-    if first is None:
+    before = next((number for number, axis in enumerate(axes) if axis != sorted(axes)[number]), None)
+    if before is None:
         return ()
-    rest = axes[first:]
-    cut = rest.index(min(rest))
-    if rest[cut:] + rest[:cut] != sorted(rest):
+    turned = axes[before:]
+    cut = turned.index(min(turned))
+    rows, columns = turned[cut:], turned[:cut]
+    if [*rows, *columns] != sorted(turned):
         return ()
-    before, rows, columns = axes[:first], rest[cut:], rest[:cut]
-    return tuple(prod(shape[axis] for axis in some) for some in (before, rows, columns))
+    return tuple(prod(shape[axis] for axis in some) for some in (axes[:before], rows, columns))
