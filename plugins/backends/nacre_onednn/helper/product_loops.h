@@ -63,7 +63,7 @@ enum { IN_ROWS, TURNED, LAID };
 #define ADD_PRODUCTS(address)                                                                                          \
     __asm__("vbroadcastss " address ", %2\n\tvfmadd231ps %3, %2, %0\n\tvfmadd231ps %4, %2, %1"                         \
             : "+v"(sums[0]), "+v"(sums[1]), "=&v"(each)                                                                \
-            : "v"(numbers[0]), "v"(numbers[1]), "r"(rows), "r"(apart), "i"(offset), "m"(*(const float(*)[])rows))
+            : "v"(numbers[0]), "v"(numbers[1]), "r"(rows), "r"(apart), "i"(offset), "m"(*(const float(*)[1 << 20])rows))
 INLINE_ON void add_products(WIDE sums[2], const WIDE numbers[2], const float *rows, int64_t apart, const int row, const int offset) {
     WIDE each;
     switch (row) {
