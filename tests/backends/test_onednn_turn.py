@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from helper_calls import run
 from nacre_onednn.backend import OnednnBackend
-from nacre_onednn.dnnl.primitives import HelperCall
+from nacre_onednn.dnnl.primitives import CHANNELS_LAST, PLAIN, HelperCall, describe, reorder
 from nacre_onednn.helper.native import helper
 from nacre_onednn.kernels.transpose import as_matrices
 
@@ -30,6 +30,8 @@ if helper() is None:
 )
 @example(matrices=2, rows=64, columns=128, narrow=False, threads=2)
 @example(matrices=1, rows=33, columns=1024, narrow=True, threads=2)
+@example(matrices=2, rows=3, columns=2500, narrow=False, threads=2)
+@example(matrices=2, rows=2500, columns=4, narrow=True, threads=3)
 def test_rows_become_columns(matrices: int, rows: int, columns: int, narrow: bool, threads: int) -> None:
     dtype = np.uint16 if narrow else np.uint32
     bits = np.random.default_rng(rows + columns).integers(0, np.iinfo(dtype).max, (matrices, rows, columns), dtype)
@@ -38,6 +40,18 @@ def test_rows_become_columns(matrices: int, rows: int, columns: int, narrow: boo
     numbers = {"matrices": matrices, "rows": rows, "columns": columns, "narrow": narrow}
     run([HelperCall(buffers, "turn", numbers)], {"x": bits, "y": turned}, threads)
     assert np.array_equal(turned, bits.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bf16"])
+@pytest.mark.parametrize("shape", [(2, 3, 5), (2, 3, 5, 4), (2, 20, 3, 7), (2, 17, 2, 3, 4), (3, 1, 4, 4), (2, 5, 1, 1)])
+def test_images_get_their_channels_last_and_back(shape: tuple[int, ...], dtype: str) -> None:
+    x = np.random.default_rng(0).integers(0, 1 << 15, shape).astype(np.uint32 if dtype == "float32" else np.uint16)
+    last, back = np.zeros((shape[0], *shape[2:], shape[1]), x.dtype), np.zeros_like(x)
+    before, after = (describe(shape, layout, dtype) for layout in (PLAIN, CHANNELS_LAST))
+    calls = [*reorder("x", before, "y", after), *reorder("y", after, "z", before)]
+    run(calls, {"x": x, "y": last, "z": back}, 2)
+    assert np.array_equal(last, np.moveaxis(x, 1, -1))
+    assert np.array_equal(back, x)
 
 
 @given(shape=st.lists(st.integers(1, 3), min_size=1, max_size=5), random=st.randoms(use_true_random=False))

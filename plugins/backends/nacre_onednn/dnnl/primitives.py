@@ -9,7 +9,7 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from ..helper.native import Operation, operation
+from ..helper.native import Operation, helper, operation
 from . import arguments as arg
 from . import library as dnnl
 from .library import Argument, Unimplemented, library
@@ -329,9 +329,26 @@ def call(primitive: Primitive, buffers: Mapping[int, tuple[str, Desc]]) -> Call:
 
 def reorder(source: str, before: Desc, target: str, after: Desc) -> list[Call]:
     """Return the calls that copy a buffer into another layout."""
+    if turned := _turned(before, after):
+        return [HelperCall({"x": (source, before.bytes), "y": (target, after.bytes)}, "turn", turned)]
     engine = library().engine
     primitive = Primitive("reorder", before, engine, after, engine, attributes())
     return [call(primitive, {arg.SRC: (source, before), arg.DST: (target, after)})]
+
+
+def _turned(before: Desc, after: Desc) -> Mapping[str, int]:
+    """Return what the helper's copy needs to know between plain images and those with their channels last, else {}."""
+    shape = before.shape
+    if helper() is None or len(shape) not in dnnl.CHANNELS_LAST:
+        return {}
+    count, channels, *image = shape
+    pixels = prod(image)
+    for dtype in TYPES:
+        flat, last = describe(shape, PLAIN, dtype), describe(shape, CHANNELS_LAST, dtype)
+        if (before, after) in ((flat, last), (last, flat)):
+            rows, columns = (channels, pixels) if before == flat else (pixels, channels)
+            return {"matrices": count, "rows": rows, "columns": columns, "narrow": dtype == "bf16"}
+    return {}
 
 
 def into(name: str, outer: Desc, inner: Desc, copy: str = "") -> tuple[list[Call], Buffer]:

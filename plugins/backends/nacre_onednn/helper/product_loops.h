@@ -58,20 +58,48 @@ struct place {
 /* How rows of a lie: `row` apart, or as (inner, WIDTH); LAID are the panels of b besides, as they are multiplied. */
 enum { IN_ROWS, TURNED, LAID };
 
-/* Adds the products of two registers and of a number, `offset` bytes behind the address of row 0, 1 or 2 of those from `rows` on.
- * Not in C: of the addresses of all rows compilers make more than there are registers, and put sums into memory for them. */
-#define ADD_PRODUCTS(address)                                                                                          \
-    __asm__("vbroadcastss " address ", %2\n\tvfmadd231ps %3, %2, %0\n\tvfmadd231ps %4, %2, %1"                         \
-            : "+v"(sums[0]), "+v"(sums[1]), "=&v"(each)                                                                \
-            : "v"(numbers[0]), "v"(numbers[1]), "r"(rows), "r"(apart), "i"(offset), "m"(*(const float(*)[1 << 20])rows))
-INLINE_ON void add_products(WIDE sums[2], const WIDE numbers[2], const float *rows, int64_t apart, const int row, const int offset) {
-    WIDE each;
-    switch (row) {
-    case 0: ADD_PRODUCTS("%c7(%5)"); break;
-    case 1: ADD_PRODUCTS("%c7(%5,%6,4)"); break;
-    case 2: ADD_PRODUCTS("%c7(%5,%6,8)"); break;
+/* Adds the products of two registers and of a number of each row, which is the one AT so many bytes behind an address. Not in C: of
+ * the addresses of all rows compilers make more than there are registers, and put sums into memory for them. */
+#define ADD_PRODUCTS(row, at, address, offset)                                                                         \
+    __asm__("vbroadcastss " at ", %2\n\tvfmadd231ps %3, %2, %0\n\tvfmadd231ps %4, %2, %1"                              \
+            : "+v"(sums[row][0]), "+v"(sums[row][1]), "=&v"(each)                                                      \
+            : "v"(numbers[0]), "v"(numbers[1]), "r"(address), "r"(apart_in_a), "i"(offset), "m"(*(const float(*)[1 << 20])(address)))
+#define AT_1 "%c7(%5)"
+#define AT_2 "%c7(%5,%6,4)"
+#define AT_3 "%c7(%5,%6,8)"
+#define AT_4 AT_1
+#define AT_5 AT_2
+#define AT_6 AT_3
+#define AT_7 AT_1
+#define AT_8 AT_2
+#define AT_9 AT_3
+#define AT_10 AT_1
+#define AT_11 AT_2
+#define AT_12 AT_3
+#define ADD_ROW(height)                                                                                                \
+    if (height <= rows && lies >= TURNED)                                                                              \
+        ADD_PRODUCTS(height - 1, AT_1, a[0], 4 * (STEP * WIDTH + height - 1));                                         \
+    else if (height <= rows)                                                                                           \
+        ADD_PRODUCTS(height - 1, AT_##height, a[(height - 1) / 3], 4 * STEP);
+
+/* One step: a number of each sum. */
+#define ADD_STEP(step)                                                                                                 \
+    {                                                                                                                  \
+        enum { STEP = step };                                                                                          \
+        WIDE numbers[2], each;                                                                                         \
+        for (int half = 0; half <= wide; half++) {                                                                     \
+            numbers[half] = LOAD(lies == LAID ? laid + half * WIDTH : b + half * panel);                               \
+            if (lies == LAID) STORE(b + half * panel, numbers[half]);                                                  \
+        }                                                                                                              \
+        if (lies == LAID) laid += of_rows;                                                                             \
+        b += WIDTH;                                                                                                    \
+        if (wide) {                                                                                                    \
+            ALL_HEIGHTS(ADD_ROW)                                                                                       \
+        } else {                                                                                                       \
+            for (int r = 0; r < rows; r++)                                                                             \
+                sums[r][0] = FMA(EACH(a[0] + (lies >= TURNED ? r : r * apart_in_a)), numbers[0], sums[r][0]);          \
+        }                                                                                                              \
     }
-}
 
 /* `wide`: two panels, not one. In several steps the rows of c are fetched first, since it takes long to write what no cache has.
  * Loops are unrolled by name: else sums lie in memory before and after them. */
@@ -86,31 +114,19 @@ INLINE_ON void tile(const struct place *p, const int rows, const int wide, const
     }
     const float *a[HEIGHT / 3], *laid = p->rows, *from = steps == 1 ? p->soon : p->c;
     float *b = p->b;
-    const int64_t row = p->row, panel = p->panel * WIDTH, of_rows = p->of_rows;
+    const int64_t apart_in_a = p->row, panel = p->panel * WIDTH, of_rows = p->of_rows;
     const int64_t inner = p->inner, turn = steps == 1 ? p->turn : rows * steps;
     int64_t step = steps == 1 ? p->step : p->apart, beside = steps == 1 ? p->beside : IN_LINE;
-    for (int three = 0; three < HEIGHT / 3; three++) a[three] = p->a + 3 * three * row;
+    for (int three = 0; three < HEIGHT / 3; three++) a[three] = p->a + 3 * three * apart_in_a;
     for (int64_t k = 0; k < inner; k += steps, from += step) {
         if (k == turn) from = steps == 1 ? p->later : p->soon, step = p->step, beside = p->beside;
         __builtin_prefetch(from, 0, 2);
         if (wide) __builtin_prefetch(from + beside, 0, 2);
-#pragma GCC unroll 4
-        for (int i = 0; i < steps; i++, b += WIDTH) {
-            WIDE numbers[2];
-#pragma GCC unroll 2
-            for (int half = 0; half <= wide; half++) {
-                numbers[half] = LOAD(lies == LAID ? laid + half * WIDTH : b + half * panel);
-                if (lies == LAID) STORE(b + half * panel, numbers[half]);
-            }
-            if (lies == LAID) laid += of_rows;
-#pragma GCC unroll 16
-            for (int r = 0; r < rows; r++)
-                if (!wide)
-                    sums[r][0] = FMA(EACH(a[0] + (lies >= TURNED ? i * WIDTH + r : r * row + i)), numbers[0], sums[r][0]);
-                else if (lies >= TURNED)
-                    add_products(sums[r], numbers, a[0], row, 0, 4 * (i * WIDTH + r));
-                else
-                    add_products(sums[r], numbers, a[r / 3], row, r % 3, 4 * i);
+        ADD_STEP(0)
+        if (steps == STEPS) {
+            ADD_STEP(1)
+            ADD_STEP(2)
+            ADD_STEP(3)
         }
 #pragma GCC unroll 4
         for (int three = 0; three < HEIGHT / 3; three++) a[three] += lies >= TURNED ? steps * WIDTH : steps;

@@ -6,6 +6,8 @@
  * write are fetched: processors see no order in them. */
 enum { SIDE = 16 };
 
+enum { MOST_FEW = 4, LENGTH = 1024 };
+
 #if defined(__clang__)
 #define MIX(index, one, other, ...) __builtin_shufflevector(one, other, __VA_ARGS__)
 #else
@@ -62,7 +64,55 @@ static void turn_some(const struct operation *op, int64_t start, int64_t stop, i
     }
 }
 
+/* Of matrices with few rows, or few columns, `count` of the others: they are mixed, or parted. */
+#define FEW(type)                                                                                                      \
+    INLINE void mix_##type(const type *x, type *y, int64_t columns, int64_t count, const int few) {                    \
+        for (int64_t i = 0; i < count; i++)                                                                            \
+            for (int j = 0; j < few; j++) y[i * few + j] = x[j * columns + i];                                         \
+    }                                                                                                                  \
+    INLINE void part_##type(const type *x, type *y, int64_t rows, int64_t count, const int few) {                      \
+        for (int64_t i = 0; i < count; i++)                                                                            \
+            for (int j = 0; j < few; j++) y[j * rows + i] = x[i * few + j];                                            \
+    }                                                                                                                  \
+    INLINE void few_of_##type(const type *restrict x, type *restrict y, int64_t rows, int64_t columns, int64_t at, int64_t count) { \
+        if (rows <= MOST_FEW) x += at, y += at * rows; else x += at * columns, y += at;                                \
+        switch (rows <= MOST_FEW ? rows : MOST_FEW + columns) {                                                        \
+        case 1: mix_##type(x, y, columns, count, 1); break;                                                            \
+        case 2: mix_##type(x, y, columns, count, 2); break;                                                            \
+        case 3: mix_##type(x, y, columns, count, 3); break;                                                            \
+        case 4: mix_##type(x, y, columns, count, 4); break;                                                            \
+        case MOST_FEW + 1: part_##type(x, y, rows, count, 1); break;                                                   \
+        case MOST_FEW + 2: part_##type(x, y, rows, count, 2); break;                                                   \
+        case MOST_FEW + 3: part_##type(x, y, rows, count, 3); break;                                                   \
+        case MOST_FEW + 4: part_##type(x, y, rows, count, 4); break;                                                   \
+        }                                                                                                              \
+    }
+FEW(uint32_t)
+FEW(uint16_t)
+
+static int64_t length_of(const struct turn *t) { return t->rows <= MOST_FEW ? t->columns : t->rows; }
+
+/* Pieces are LENGTH columns, or rows, of all matrices. */
+INLINE void turn_few(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    const struct turn *t = &op->turn;
+    const int64_t blocks = pieces_of(length_of(t), LENGTH);
+    (void)worker;
+    for (int64_t piece = start; piece < stop; piece++) {
+        const int64_t at = piece % blocks * LENGTH, count = smaller(LENGTH, length_of(t) - at);
+        const int64_t matrix = piece / blocks * t->rows * t->columns;
+        if (t->narrow)
+            few_of_uint16_t((const uint16_t *)t->x + matrix, (uint16_t *)t->y + matrix, t->rows, t->columns, at, count);
+        else
+            few_of_uint32_t((const uint32_t *)t->x + matrix, (uint32_t *)t->y + matrix, t->rows, t->columns, at, count);
+    }
+}
+VERSIONS(turn_few)
+
 void run_turn(const struct machine *machine, const struct operation *op) {
     const struct turn *t = &op->turn;
-    share_rows(machine, op, turn_some, t->matrices * pieces_of(t->rows, SIDE), t->matrices * t->rows * t->columns);
+    const int64_t size = t->matrices * t->rows * t->columns;
+    if (t->rows <= MOST_FEW || t->columns <= MOST_FEW)
+        share_rows(machine, op, best_turn_few(), t->matrices * pieces_of(length_of(t), LENGTH), size);
+    else
+        share_rows(machine, op, turn_some, t->matrices * pieces_of(t->rows, SIDE), size);
 }
