@@ -146,9 +146,9 @@ INLINE_ON void tile(const struct place *p, const int rows, const int wide, const
 }
 
 #define OF_HEIGHT(rows)                                                                                                \
-    ON static void narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, IN_ROWS, 1); }                     \
-    ON static void tile_of_##rows(const struct place *p) { tile(p, rows, 1, IN_ROWS, 1); }                            \
-    ON static void long_tile_of_##rows(const struct place *p) { tile(p, rows, 1, IN_ROWS, STEPS); }                   \
+    ON static void narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, IN_ROWS, 1); }                      \
+    ON static void tile_of_##rows(const struct place *p) { tile(p, rows, 1, IN_ROWS, 1); }                             \
+    ON static void long_tile_of_##rows(const struct place *p) { tile(p, rows, 1, IN_ROWS, STEPS); }                    \
     ON static void turned_narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, TURNED, 1); }                \
     ON static void turned_tile_of_##rows(const struct place *p) { tile(p, rows, 1, TURNED, 1); }                       \
     ON static void turned_long_tile_of_##rows(const struct place *p) { tile(p, rows, 1, TURNED, STEPS); }              \
@@ -156,7 +156,7 @@ INLINE_ON void tile(const struct place *p, const int rows, const int wide, const
 ALL_HEIGHTS(OF_HEIGHT)
 enum { NARROW, ONE_STEP, LONG };
 #define BY_HEIGHT(rows)                                                                                                \
-    , {[IN_ROWS] = {narrow_tile_of_##rows, tile_of_##rows, long_tile_of_##rows},                                      \
+    , {[IN_ROWS] = {narrow_tile_of_##rows, tile_of_##rows, long_tile_of_##rows},                                       \
        [TURNED] = {turned_narrow_tile_of_##rows, turned_tile_of_##rows, turned_long_tile_of_##rows},                   \
        [LAID] = {[LONG] = laid_tile_of_##rows}}
 static void (*const tiles[][LAID + 1][LONG + 1])(const struct place *) = {{{0}} ALL_HEIGHTS(BY_HEIGHT)};
