@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from helper_calls import run
 from nacre_onednn.backend import OnednnBackend
-from nacre_onednn.dnnl.primitives import CHANNELS_LAST, PLAIN, HelperCall, describe, reorder
+from nacre_onednn.dnnl.primitives import CHANNELS_LAST, PLAIN, HelperCall, describe, plain, reorder
 from nacre_onednn.helper.native import helper
-from nacre_onednn.kernels.transpose import as_matrices
+from nacre_onednn.kernels.transpose import Turned
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
@@ -65,14 +65,16 @@ def test_a_transpose_turns_matrices(shape: list[int], random) -> None:
     order[1:] = order[:0:-1]
     if random is not None:
         random.shuffle(order)
-    x = np.arange(prod(shape)).reshape(shape)
-    y = x.transpose(order).ravel()
-    splits = [
-        (a, b, x.size // a // b) for a in range(1, x.size + 1) for b in range(1, x.size + 1) if not x.size % (a * b)
-    ]
-    found = as_matrices(shape, order)
+    x = np.arange(prod(shape), dtype=np.float32).reshape(shape)
+    y, copy = x.transpose(order).ravel(), np.zeros(x.size, np.float32)
+    after = Turned(plain(*(shape[axis] for axis in order)), order)
+    (call,) = reorder("x", plain(*shape), "y", after)
+    run([call], {"x": x, "y": copy}, 1)
+    assert np.array_equal(copy, y)
+    parts = [part for part in range(1, x.size + 1) if x.size % part == 0]
+    splits = [(a, b, x.size // a // b) for a in parts for b in parts if x.size % (a * b) == 0]
     turned = [split for split in splits if np.array_equal(x.reshape(split).transpose(0, 2, 1).ravel(), y)]
-    if found:
-        assert found in turned
+    if isinstance(call, HelperCall):
+        assert tuple(call.numbers[name] for name in ("matrices", "rows", "columns")) in turned
     else:
         assert not turned or np.array_equal(y, x.ravel())  # nothing is turned

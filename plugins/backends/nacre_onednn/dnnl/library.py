@@ -50,9 +50,12 @@ BLOCKED_4, BLOCKED_8, BLOCKED_16 = {3: 60, 4: 84, 5: 128}, {3: 69, 4: 102, 5: 14
 """Format tags, by the number of axes: those of C order, of images with their channels last, and in blocks."""
 
 INFO = 8
-AXES, LENGTHS, TYPE = 256, 257, 258
+STRIDES, AXES, LENGTHS, TYPE, KIND, BLOCKS = 14, 256, 257, 258, 262, 263
 SOURCE, DIFF_SOURCE, WEIGHTS, DIFF_WEIGHTS, RESULT, DIFF_RESULT, WORKSPACE, SCRATCHPAD = range(129, 137)
 """Numbers of queries: of a descriptor, and of a primitive for its name and for the descriptors of its memories."""
+
+STRIDED = 2
+"""The KIND of a descriptor that has strides, in blocks or not."""
 
 
 def advice() -> str:

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import takewhile
 from math import prod
 from typing import Any
 
@@ -43,17 +44,35 @@ class Desc(Handle):
     @property
     def shape(self) -> tuple[int, ...]:
         """The lengths of its axes."""
-        axes, lengths = ctypes.c_int(), ctypes.POINTER(ctypes.c_int64)()
-        library().call("memory_desc_query", self.handle, dnnl.AXES, ctypes.byref(axes))
-        library().call("memory_desc_query", self.handle, dnnl.LENGTHS, ctypes.byref(lengths))
-        return tuple(lengths[: axes.value])
+        return self._numbers(dnnl.LENGTHS)
 
     @property
     def dtype(self) -> str:
         """The type of its numbers."""
+        return next(name for name, number in TYPES.items() if number == self._number(dnnl.TYPE))
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Its axes, from the outermost in memory to the innermost, without those of one number.
+
+        It is empty where numbers lie in blocks, or not side by side.
+        """
+        shape, item = self.shape, 2 if self.dtype == "bf16" else 4
+        if self._number(dnnl.KIND) != dnnl.STRIDED or self._number(dnnl.BLOCKS) or self.bytes != item * prod(shape):
+            return ()
+        strides = self._numbers(dnnl.STRIDES)
+        return tuple(sorted((axis for axis, length in enumerate(shape) if length > 1), key=lambda axis: -strides[axis]))
+
+    def _number(self, what: int) -> int:
         found = ctypes.c_int()
-        library().call("memory_desc_query", self.handle, dnnl.TYPE, ctypes.byref(found))
-        return next(name for name, number in TYPES.items() if number == found.value)
+        library().call("memory_desc_query", self.handle, what, ctypes.byref(found))
+        return found.value
+
+    def _numbers(self, what: int) -> tuple[int, ...]:
+        """Return what it has for each axis."""
+        found = ctypes.POINTER(ctypes.c_int64)()
+        library().call("memory_desc_query", self.handle, what, ctypes.byref(found))
+        return tuple(found[: self._number(dnnl.AXES)])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Desc) and bool(library().functions.dnnl_memory_desc_equal(self.handle, other.handle))
@@ -337,18 +356,16 @@ def reorder(source: str, before: Desc, target: str, after: Desc) -> list[Call]:
 
 
 def _turned(before: Desc, after: Desc) -> Mapping[str, int]:
-    """Return what the helper's copy needs to know between plain images and those with their channels last, else {}."""
-    shape = before.shape
-    if helper() is None or len(shape) not in dnnl.CHANNELS_LAST:
+    """Return the sizes of the helper's copy if it turns matrices: two groups of axes change places. Else {}."""
+    shape, old, new = before.shape, before.order, after.order
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+    old, new = old[same:], new[same:]
+    cut = old.index(new[0]) if old and new else 0
+    if helper() is None or before.dtype != after.dtype or not cut or new != old[cut:] + old[:cut]:
         return {}
-    count, channels, *image = shape
-    pixels = prod(image)
-    for dtype in TYPES:
-        flat, last = describe(shape, PLAIN, dtype), describe(shape, CHANNELS_LAST, dtype)
-        if (before, after) in ((flat, last), (last, flat)):
-            rows, columns = (channels, pixels) if before == flat else (pixels, channels)
-            return {"matrices": count, "rows": rows, "columns": columns, "narrow": dtype == "bf16"}
-    return {}
+    rows, columns = (prod(shape[axis] for axis in some) for some in (old[:cut], old[cut:]))
+    sizes = {"matrices": prod(shape) // (rows * columns), "rows": rows, "columns": columns}
+    return {**sizes, "narrow": before.dtype == "bf16"}
 
 
 def into(name: str, outer: Desc, inner: Desc, copy: str = "") -> tuple[list[Call], Buffer]:

@@ -47,8 +47,7 @@ struct place {
     float *b, *c;
     int64_t inner, panel;        /* numbers of a sum, and of all sums */
     int64_t row, apart, columns; /* between rows of a, and of c; that are left */
-    const float *rows;           /* of b, from where its panels are LAID, and how far they are from each other */
-    int64_t of_rows;
+    const float *rows;           /* of b, from where its panels are LAID; they are as far apart as those of c */
     const float *soon, *later;   /* what is fetched while numbers are multiplied; from `turn` on, in single steps, `later` */
     int64_t turn, step, beside;  /* between what is fetched at a time and next, and what is fetched with it */
     int64_t adds;                /* whether the products are added to c, which has the first ones and the bias */
@@ -91,7 +90,7 @@ enum { IN_ROWS, TURNED, LAID };
             numbers[half] = LOAD(lies == LAID ? laid + half * WIDTH : b + half * panel);                               \
             if (lies == LAID) STORE(b + half * panel, numbers[half]);                                                  \
         }                                                                                                              \
-        if (lies == LAID) laid += of_rows;                                                                             \
+        if (lies == LAID) laid += apart;                                                                               \
         b += WIDTH;                                                                                                    \
         if (wide) {                                                                                                    \
             ALL_HEIGHTS(ADD_ROW)                                                                                       \
@@ -114,9 +113,9 @@ INLINE_ON void tile(const struct place *p, const int rows, const int wide, const
     }
     const float *a[HEIGHT / 3], *laid = p->rows, *from = steps == 1 ? p->soon : p->c;
     float *b = p->b;
-    const int64_t apart_in_a = p->row, panel = p->panel * WIDTH, of_rows = p->of_rows;
+    const int64_t apart_in_a = p->row, panel = p->panel * WIDTH, apart = p->apart;
     const int64_t inner = p->inner, turn = steps == 1 ? p->turn : rows * steps;
-    int64_t step = steps == 1 ? p->step : p->apart, beside = steps == 1 ? p->beside : IN_LINE;
+    int64_t step = steps == 1 ? p->step : apart, beside = steps == 1 ? p->beside : IN_LINE;
     for (int three = 0; three < HEIGHT / 3; three++) a[three] = p->a + 3 * three * apart_in_a;
     for (int64_t k = 0; k < inner; k += steps, from += step) {
         if (k == turn) from = steps == 1 ? p->later : p->soon, step = p->step, beside = p->beside;
@@ -133,7 +132,7 @@ INLINE_ON void tile(const struct place *p, const int rows, const int wide, const
     }
     __asm__("" : "+r"(p)); /* else addresses from above are kept, instead of sums */
     const WIDE least = ALL(p->least); /* a NaN stays one: it is the second number */
-    const int64_t apart = p->apart, adds = p->adds;
+    const int64_t adds = p->adds;
 #pragma GCC unroll 2
     for (int half = 0; half <= wide; half++) {
         const int64_t column = half * WIDTH, count = p->columns - column;
@@ -276,7 +275,7 @@ ON static void some_products(const struct product_gradient *o, int64_t part, int
                 add_up(scratch + one * TILE, inner, db + rows[one], rows[one + 1] - rows[one], begin > start);
             struct place p = {
                 .b = left, .inner = inner, .panel = SHALLOW, .apart = t.columns, .adds = begin > start, .least = -INFINITY,
-                .of_rows = t.columns, .turn = inner, .beside = WIDTH,
+                .turn = inner, .beside = WIDTH,
             };
             for (int64_t column = from; column < to; column += 2 * WIDTH) {
                 p.rows = t.b + begin * t.columns + column, p.columns = to - column;
