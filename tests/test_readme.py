@@ -77,7 +77,7 @@ def test_make_tells_what_contributing_names() -> None:
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_what_make_would_run_can_be_read_by_the_shell() -> None:
     (named,) = re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
-    command = ["make", "--dry-run", "--always-make", *named.split()]
+    command = ["make", "--no-print-directory", "--dry-run", "--always-make", *named.split()]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     read = subprocess.run(["sh", "-n"], input=shown, capture_output=True, text=True, check=False)
     assert read.returncode == 0, read.stderr
