@@ -28,10 +28,12 @@ MANY = TOGETHER * 12 + 5
 """Rows of more tiles than are worked on at a time."""
 
 
-def results(given: dict[str, Any], threads: int, *, bias: bool = True, relu: bool = False) -> dict[str, Any]:
+def results(
+    given: dict[str, Any], threads: int, *, split: bool, bias: bool = True, relu: bool = False
+) -> dict[str, Any]:
     """Return y and the gradients."""
     x, weight, dy = given["x"], given["weight"], given["dy"]
-    ours = PanelProduct(len(x), x.shape[1], len(weight), keeps=False)
+    ours = PanelProduct(len(x), x.shape[1], len(weight), keeps=False, split=split)
     found = {"y": np.full_like(dy, 7), "dweight": np.full_like(weight, 7), "dx": np.full_like(x, 7)}
     found |= {"dbias": np.full_like(given["bias"], 7)} if bias else {}
     calls = [
@@ -43,12 +45,19 @@ def results(given: dict[str, Any], threads: int, *, bias: bool = True, relu: boo
     return found
 
 
+KINDS = [
+    pytest.param(False, id="whole"),
+    pytest.param(True, id="split", marks=pytest.mark.skipif(not native.has_amx(), reason="the processor has no AMX")),
+]
+
+
 def matrices(rows: int, features: int, outputs: int) -> dict[str, Any]:
     random = np.random.default_rng(rows + features + outputs)
     shapes = {"x": (rows, features), "weight": (outputs, features), "dy": (rows, outputs), "bias": (outputs,)}
     return {name: random.normal(1, size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
+@pytest.mark.parametrize("split", KINDS)
 @given(
     rows=st.integers(1, 40),
     features=st.integers(1, 70),
@@ -65,10 +74,10 @@ def matrices(rows: int, features: int, outputs: int) -> dict[str, Any]:
 @example(rows=3 * MANY, features=128, outputs=100, bias=True, relu=False)
 @example(rows=2 * MANY, features=256, outputs=96, bias=True, relu=True)
 @example(rows=4 * DEPTH, features=96, outputs=64, bias=True, relu=False)
-def test_products_agree_with_numpy(rows: int, features: int, outputs: int, *, bias: bool, relu: bool) -> None:
+def test_products_agree_with_numpy(rows: int, features: int, outputs: int, *, split: bool, bias: bool, relu: bool) -> None:
     given = matrices(rows, features, outputs)
     x, weight, dy = (given[name].astype(np.float64) for name in ("x", "weight", "dy"))
-    found = results(given, 1, bias=bias, relu=relu)
+    found = results(given, 1, split=split, bias=bias, relu=relu)
     y = x @ weight.T + (given["bias"] if bias else 0)
     assert_near(found["y"], np.maximum(y, 0) if relu else y, "y", 1e-6)
     assert_near(found["dweight"], dy.T @ x, "dweight", 1e-6)
@@ -77,15 +86,16 @@ def test_products_agree_with_numpy(rows: int, features: int, outputs: int, *, bi
         assert_near(found["dbias"], dy.sum(0), "dbias", 1e-6)
 
 
+@pytest.mark.parametrize("split", KINDS)
 @pytest.mark.parametrize(
     ("rows", "outputs"), [(MANY, 37), (9, 160), (20, 100), (1, 33), (8 * DEPTH, 70), (4 * DEPTH + 9, 30)]
 )
-def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch, rows: int, outputs: int) -> None:
+def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch, rows: int, outputs: int, *, split: bool) -> None:
     """They share rows, also lower tiles of them, or columns, of which some may be a panel alone."""
     monkeypatch.setattr(product, "number_of_threads", lambda: 3)
     given = matrices(rows, 45, outputs)
     # the last has more threads than there is memory for: some stay away
-    assert_same_bits([results(given, threads) for threads in (1, 2, 3, 5)])
+    assert_same_bits([results(given, threads, split=split) for threads in (1, 2, 3, 5)])
 
 
 @pytest.mark.parametrize("relu", [False, True])
@@ -93,7 +103,7 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch, rows: int, outpu
 def test_numbers_that_are_not_finite_stay_in_their_rows(features: int, *, relu: bool) -> None:
     given = matrices(13, features, 19)
     given["x"][3, 5], given["x"][7, 0] = np.nan, np.inf
-    found = results(given, 1, relu=relu)["y"]
+    found = results(given, 1, split=False, relu=relu)["y"]
     infinite = given["weight"][:, 0] > 0 if relu else np.full(19, fill_value=True)
     assert np.isnan(found[3]).all() and (np.isfinite(found[7]) != infinite).all()
     assert np.isfinite(np.delete(found, (3, 7), axis=0)).all()

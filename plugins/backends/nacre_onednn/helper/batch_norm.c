@@ -83,7 +83,7 @@ static void finish_gradient(const struct operation *op, int64_t start, int64_t s
 
 static const struct batch_norm_loops *best(void) {
 #if defined(__x86_64__)
-    if (instructions == AVX512) return &batch_norm_on_avx512;
+    if (instructions >= AVX512) return &batch_norm_on_avx512;
     if (instructions == AVX2) return &batch_norm_on_avx2;
 #endif
     return &batch_norm_on_any;

@@ -13,7 +13,7 @@ void run_depthwise(const struct machine *machine, const struct operation *op) {
     const int64_t rows = d->images * d->out_height, blocks = pieces_of(d->channels, LANES);
     const int64_t products = rows * d->out_width * d->channels * d->rows * d->columns;
     d->by_channels = more_alike(machine, op, blocks, rows);
-    const work_t work = instructions == AVX512 ? depthwise_on_avx512 : depthwise_on_avx2;
+    const work_t work = instructions >= AVX512 ? depthwise_on_avx512 : depthwise_on_avx2;
     share_rows(machine, &part, work, d->by_channels ? blocks : rows, products);
 }
 

@@ -10,7 +10,7 @@
 
 #if defined(__x86_64__)
 
-static const struct direct_loops *loops(void) { return instructions == AVX512 ? &direct_on_avx512 : &direct_on_avx2; }
+static const struct direct_loops *loops(void) { return instructions >= AVX512 ? &direct_on_avx512 : &direct_on_avx2; }
 
 /* Filters (filters, channels, rows, columns) as (filters, rows, columns, channels); or, for the gradient of images,
  * turned by half a turn as (channels, rows, columns, filters). */

@@ -87,6 +87,11 @@ int more_alike(const struct machine *machine, const struct operation *op, int64_
 /* Calls the function of a `shared`. */
 void run_shared(const struct machine *machine, const struct operation *op);
 
+/* AMX, which Linux lends to those who ask: see processor.c. */
+#if defined(__x86_64__) && defined(__linux__) && (__GNUC__ >= 11 || __clang_major__ >= 11)
+#define HAS_AMX
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
 
 /* A work_t once more for each kind of instructions: `best_work()` is the one that may be used. */
@@ -104,7 +109,7 @@ void run_shared(const struct machine *machine, const struct operation *op);
         work(op, start, stop, worker);                                                                                 \
     }                                                                                                                  \
     static work_t best_##work(void) {                                                                                  \
-        return instructions == AVX512 ? work##_on_avx512 : instructions == AVX2 ? work##_on_avx2 : work##_on_any;      \
+        return instructions >= AVX512 ? work##_on_avx512 : instructions == AVX2 ? work##_on_avx2 : work##_on_any;      \
     }
 #else
 #define VERSIONS(work)                                                                                                 \

@@ -112,21 +112,30 @@ def most_instructions() -> int:
     if here is None:
         return CONSTANTS["ANY"]
     if here.wide:
-        return CONSTANTS["AVX512"]
+        return CONSTANTS["AMX" if here.amx else "AVX512"]
     return CONSTANTS["AVX2" if here.instructions == "AVX2" else "ANY"]
 
 
 @cache
+def _used() -> int:
+    """Return the helper's number of the instructions that it uses."""
+    native = helper()
+    return native.nacre_use(ctypes.c_int64(most_instructions())) if native is not None else CONSTANTS["ANY"]
+
+
 def lanes() -> int:
     """Return how many numbers of float32 fill a register of the helper's convolutions; 0 if they cannot be used."""
-    native = helper()
-    used = native.nacre_use(ctypes.c_int64(most_instructions())) if native is not None else CONSTANTS["ANY"]
-    return {CONSTANTS["AVX512"]: LANES, CONSTANTS["AVX2"]: LANES // 2}.get(used, 0)
+    return {CONSTANTS["AMX"]: LANES, CONSTANTS["AVX512"]: LANES, CONSTANTS["AVX2"]: LANES // 2}.get(_used(), 0)
 
 
 def has_avx512() -> bool:
     """Return whether there is a helper, and its kernels that need AVX-512 may be used."""
     return lanes() == LANES
+
+
+def has_amx() -> bool:
+    """Return whether there is a helper, and its kernels that need AMX may be used."""
+    return _used() == CONSTANTS["AMX"]
 
 
 def machine(threads: int) -> ctypes.Structure:

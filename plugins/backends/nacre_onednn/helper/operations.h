@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 44 };
+enum { HELPER_VERSION = 45 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, PAIR_LOSS, PAIR_LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -27,7 +27,7 @@ enum kind {
 };
 
 /* Instructions that may be used: those of oneDNN, so that one variable of the environment sets both. */
-enum { ANY, AVX2, AVX512 };
+enum { ANY, AVX2, AVX512, AMX };
 
 enum { LANES = 16 };     /* numbers of float32 in a register of AVX-512 */
 enum { ALIGNMENT = 64 }; /* bytes of a line of the caches, and of such a register: buffers begin at multiples of it */
@@ -418,12 +418,16 @@ struct winograd_filters {
 enum { PRODUCT_DEPTH = 512, PRODUCT_TOGETHER = 16 }; /* products of a sum, and tiles of rows, at a time */
 enum { PRODUCT_SHALLOW = 192 };                      /* products of a sum of which two panels stay in the first cache */
 
+/* The same where numbers are split, see product_amx.c: products of a sum, and bands of rows or of dw, at a time; and the numbers of
+ * bf16 that a worker needs for them. */
+enum { SPLIT_DEPTH = 512, SPLIT_TOGETHER = 4, SPLIT_SHALLOW = 256, SPLIT_MANY = 16, SPLIT_ROOM = 444416 };
+
 /* c (rows, columns) = a (rows, inner) b (inner, columns) + bias, and ReLU behind it. The rows of b are panels, as
  * PRODUCT_PANELS gives them. */
 struct product {
     const float *a, *panels, *bias;
     float *c, *scratch;
-    int64_t rows, inner, columns, relu;
+    int64_t rows, inner, columns, relu, split; /* split: whether numbers are multiplied as three of bf16 each */
     int64_t tiles, by_columns; /* set as it runs: tiles of rows, and whether threads share blocks of columns instead */
 };
 
@@ -433,7 +437,7 @@ struct product_gradient {
     const float *x, *dy;
     float *dw, *db, *scratch;
     float *sums; /* dw of `parts` of the rows, and then db of each; or NULL where dw and db can have them */
-    int64_t rows, outputs, features, parts;
+    int64_t rows, outputs, features, parts, split;
     int64_t tiles, by_columns; /* set as it runs */
 };
 
@@ -441,7 +445,7 @@ struct product_gradient {
 struct product_panels {
     const float *b;
     float *panels;
-    int64_t inner, columns, apart, turned;
+    int64_t inner, columns, apart, turned, split;
 };
 
 /* Images with their channels last, each of which has a filter of its own: w is (rows, columns, channels). See depthwise.c. */

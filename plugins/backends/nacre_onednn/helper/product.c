@@ -10,35 +10,44 @@
 
 #if defined(__x86_64__)
 
-static const struct product_loops *loops(void) { return instructions == AVX512 ? &product_on_avx512 : &product_on_avx2; }
+static const struct product_loops *loops(int64_t split) {
+#if defined(HAS_AMX)
+    if (split) return &product_on_amx;
+#endif
+    (void)split;
+    return instructions >= AVX512 ? &product_on_avx512 : &product_on_avx2;
+}
 
 void run_product_panels(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, loops()->panels, pieces_of(op->product_panels.columns, 2 * loops()->lanes), 1);
+    const struct product_panels *p = &op->product_panels;
+    share_out(machine, op, loops(p->split)->panels, pieces_of(p->columns, 2 * loops(p->split)->lanes), 1);
 }
 
 /* Threads share the rows, or the columns where their shares are more alike then, or the rows so few that reading b takes long. */
 void run_product(const struct machine *machine, const struct operation *op) {
     struct operation part = *op;
     struct product *o = &part.product;
-    const int64_t blocks = pieces_of(o->columns, LANES), threads = threads_of(machine, op), height = loops()->height;
+    const struct product_loops *l = loops(o->split);
+    const int64_t blocks = pieces_of(o->columns, 2 * l->lanes), threads = threads_of(machine, op), height = l->height;
     o->tiles = pieces_of(o->rows, height);
     const int64_t even = pieces_of(o->tiles, threads) * threads;
-    const int64_t tiles = 2 * o->rows >= even * height ? even : o->tiles;
+    const int64_t tiles = !o->split && 2 * o->rows >= even * height ? even : o->tiles;
     o->by_columns = o->tiles <= 2 ? !more_alike(machine, op, tiles, blocks) : more_alike(machine, op, blocks, tiles);
     if (!o->by_columns) o->tiles = tiles;
-    share_rows(machine, &part, loops()->multiply, o->by_columns ? blocks : o->tiles, o->rows * o->inner * o->columns);
+    share_rows(machine, &part, l->multiply, o->by_columns ? blocks : o->tiles, o->rows * o->inner * o->columns);
 }
 
 void run_product_gradient(const struct machine *machine, const struct operation *op) {
     struct operation part = *op;
     struct product_gradient *o = &part.product_gradient;
-    const int64_t lanes = loops()->lanes, narrow = smaller(o->outputs, o->features), wide = larger(o->outputs, o->features);
+    const struct product_loops *l = loops(o->split);
+    const int64_t lanes = l->lanes, narrow = smaller(o->outputs, o->features), wide = larger(o->outputs, o->features);
     const int64_t numbers = o->rows * narrow * wide, pairs = pieces_of(wide, 2 * lanes);
-    o->tiles = pieces_of(narrow, loops()->height);
+    o->tiles = pieces_of(narrow, l->height);
     o->by_columns = more_alike(machine, op, pairs, o->parts);
-    share_rows(machine, &part, loops()->multiply_gradient, o->by_columns ? pairs : o->parts, numbers);
+    share_rows(machine, &part, l->multiply_gradient, o->by_columns ? pairs : o->parts, numbers);
     if (o->sums)
-        share_rows(machine, &part, loops()->add_parts, pieces_of(narrow, lanes), narrow * wide * o->parts);
+        share_rows(machine, &part, loops(0)->add_parts, pieces_of(narrow, lanes), narrow * wide * o->parts);
 }
 
 #endif

@@ -8,11 +8,26 @@
 /* The loops for one kind of instructions. */
 struct product_loops {
     int64_t lanes;  /* columns in a register */
-    int64_t height; /* the most rows of a tile, which has two registers for each */
+    int64_t height; /* the most rows of a tile, which has two registers for each of them */
     work_t panels, multiply, multiply_gradient, add_parts;
 };
 
-extern const struct product_loops product_on_avx2, product_on_avx512;
+extern const struct product_loops product_on_avx2, product_on_avx512, product_on_amx;
+
+/* The narrower of x and dy is multiplied from the left, by tiles of its columns, and the other by panels. */
+struct turned {
+    const float *a, *b;
+    float *c;
+    int64_t rows, columns; /* of c, which is dw, or its transpose if it `lies_turned` */
+    int lies_turned;
+};
+
+static inline struct turned turned(const struct product_gradient *o, int64_t part) {
+    const int lies_turned = o->features < o->outputs;
+    float *c = o->sums ? o->sums + part * o->outputs * o->features : o->dw;
+    if (lies_turned) return (struct turned){o->x, o->dy, c, o->features, o->outputs, 1};
+    return (struct turned){o->dy, o->x, c, o->outputs, o->features, 0};
+}
 
 /* The first row of a tile, where all have almost the same number of rows: the first ones have one more. */
 static inline int64_t first_row(int64_t rows, int64_t tiles, int64_t tile) {

@@ -1,4 +1,4 @@
-"""Products of matrices of float32 by the helper: see product.c."""
+"""Products of matrices of float32 by the helper: see product.c and product_amx.c."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nacre import number_of_threads
 
 from ..dnnl.primitives import Call, HelperCall
 from ..record import rounded_up
-from .native import CONSTANTS, LANES, lanes
+from .native import CONSTANTS, LANES, has_amx, lanes
 
 DEPTH, SHALLOW, TOGETHER = (CONSTANTS[f"PRODUCT_{name}"] for name in ("DEPTH", "SHALLOW", "TOGETHER"))
 
@@ -21,15 +21,16 @@ class PanelProduct:
 
     Args:
         keeps: whether the panels of the weights are kept from pass to pass.
+        split: whether AMX multiplies, numbers as three of bf16 each.
     """
 
-    def __init__(self, rows: int, features: int, outputs: int, *, keeps: bool) -> None:
-        self.rows, self.features, self.outputs, self.keeps = rows, features, outputs, keeps
+    def __init__(self, rows: int, features: int, outputs: int, *, keeps: bool, split: bool = False) -> None:
+        self.rows, self.features, self.outputs, self.keeps, self.split = rows, features, outputs, keeps, split
 
     @property
     def usual(self) -> bool:
         """Whether it can be computed here."""
-        return lanes() > 0
+        return has_amx() if self.split else lanes() > 0
 
     def forward(self, x: str, weight: str, bias: str, y: str, *, relu: bool = False) -> list[Call]:
         """Return the calls of y; `bias` is "" where there is none. `relu`: with ReLU behind it."""
@@ -56,37 +57,40 @@ class PanelProduct:
             "dy": (dy, 4 * self.rows * self.outputs),
             "dw": (dw, size),
             "db": (db, 4 * self.outputs),
-            "scratch": ("scratch", workers * (_room() + 4 * 2 * SHALLOW * lanes())),
+            "scratch": ("scratch", workers * (self._room + (0 if self.split else 4 * 2 * SHALLOW * lanes()))),
             "sums": ("sums" if apart else "", parts * (size + 4 * self.outputs)),
         }
         sizes = {"rows": self.rows, "outputs": self.outputs, "features": self.features, "parts": parts}
-        return [HelperCall(buffers, "product_gradient", sizes, workers)]
+        return [HelperCall(buffers, "product_gradient", {**sizes, "split": self.split}, workers)]
 
     def _weight(self, weight: str, sizes: Mapping[str, int]) -> tuple[str, Call]:
         """Return the buffer of the panels of the weights, and the call that makes them."""
         turned = sizes.get("turned", 0)
-        panels = f"{'Panels' if self.keeps else 'panels'} of {weight}{' turned' if turned else ''}"
+        kind = f"{'Panels' if self.keeps else 'panels'}{' in parts' if self.split else ''}"
+        panels = f"{kind} of {weight}{' turned' if turned else ''}"
         inner, columns = sizes["inner"], sizes["columns"]
-        buffers = {"b": (weight, 4 * inner * columns), "panels": (panels, _bytes(inner, columns))}
-        return panels, HelperCall(buffers, "product_panels", {**sizes, "apart": self.features}, once=self.keeps)
+        buffers = {"b": (weight, 4 * inner * columns), "panels": (panels, self._bytes(inner, columns))}
+        numbers = {**sizes, "apart": self.features, "split": self.split}
+        return panels, HelperCall(buffers, "product_panels", numbers, once=self.keeps)
 
     def _product(self, a: str, panels: str, c: str, sizes: Mapping[str, int], bias: str = "") -> Call:
         rows, inner, columns = sizes["rows"], sizes["inner"], sizes["columns"]
         workers = number_of_threads()
         buffers = {
             "a": (a, 4 * rows * inner),
-            "panels": (panels, _bytes(inner, columns)),
+            "panels": (panels, self._bytes(inner, columns)),
             "bias": (bias, 4 * columns),
             "c": (c, 4 * rows * columns),
-            "scratch": ("scratch", workers * _room()),
+            "scratch": ("scratch", workers * self._room),
         }
-        return HelperCall(buffers, "product", sizes, workers)
+        return HelperCall(buffers, "product", {**sizes, "split": self.split}, workers)
 
+    @property
+    def _room(self) -> int:
+        """How many bytes the tiles take on which a thread works at a time."""
+        return 2 * CONSTANTS["SPLIT_ROOM"] if self.split else 4 * TOGETHER * (DEPTH * lanes() + LANES)
 
-def _room() -> int:
-    """Return how many bytes the tiles take on which a thread works at a time."""
-    return 4 * TOGETHER * (DEPTH * lanes() + LANES)
-
-
-def _bytes(inner: int, columns: int) -> int:
-    return 4 * inner * rounded_up(columns, 2 * lanes())
+    def _bytes(self, inner: int, columns: int) -> int:
+        if self.split:
+            return 6 * rounded_up(inner, 2 * LANES) * rounded_up(columns, 2 * LANES)
+        return 4 * inner * rounded_up(columns, 2 * lanes())

@@ -224,29 +224,15 @@ ON static void some_columns(const struct product *o, int64_t start, int64_t stop
         }
 }
 
-/* c = a b. Scratch: some tiles of a, for each worker. Pieces are tiles, or blocks of LANES columns. */
+/* c = a b. Scratch: some tiles of a, for each worker. Pieces are tiles, or pairs of panels. */
 ON static void multiply(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const struct product *o = &op->product;
     float *a = o->scratch + worker * TOGETHER * TILE;
+    if (start == stop) return;
     if (o->by_columns)
-        some_columns(o, 0, o->tiles, start * LANES, smaller(stop * LANES, o->columns), a);
+        some_columns(o, 0, o->tiles, start * 2 * WIDTH, smaller(stop * 2 * WIDTH, o->columns), a);
     else
         some_columns(o, start, stop, 0, o->columns, a);
-}
-
-/* The narrower of x and dy is multiplied from the left, by tiles of its columns, and the other by panels. */
-struct turned {
-    const float *a, *b;
-    float *c;
-    int64_t rows, columns; /* of c, which is dw, or its transpose if it `lies_turned` */
-    int lies_turned;
-};
-
-static struct turned turned(const struct product_gradient *o, int64_t part) {
-    const int lies_turned = o->features < o->outputs;
-    float *c = o->sums ? o->sums + part * o->outputs * o->features : o->dw;
-    if (lies_turned) return (struct turned){o->x, o->dy, c, o->features, o->outputs, 1};
-    return (struct turned){o->dy, o->x, c, o->outputs, o->features, 0};
 }
 
 /* The sums of the columns of a panel, or of a tile that is TURNED, for the first `count` of them: written, or added. */

@@ -33,7 +33,7 @@ static void piece(void *data) {
     part_of(work, work->machine->thread(), work->machine->team());
 }
 
-static const struct recurrent_loops *loops(void) { return instructions == AVX512 ? &recurrent_on_avx512 : &recurrent_on_avx2; }
+static const struct recurrent_loops *loops(void) { return instructions >= AVX512 ? &recurrent_on_avx512 : &recurrent_on_avx2; }
 
 static int64_t panels_of(int64_t hidden) { return pieces_of(hidden, loops()->panel); }
 

@@ -22,7 +22,7 @@
 
 static const struct winograd_loops *loops(int64_t narrow, int64_t paired) {
     if (narrow) return paired ? &winograd_in_pairs : &winograd_in_bf16;
-    return instructions == AVX512 ? &winograd_on_avx512 : &winograd_on_avx2;
+    return instructions >= AVX512 ? &winograd_on_avx512 : &winograd_on_avx2;
 }
 
 static int64_t kind_of(int64_t tall, int64_t broad, int64_t side) {

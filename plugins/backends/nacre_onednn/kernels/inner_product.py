@@ -34,7 +34,7 @@ from ..helper.product import PanelProduct
 from ..helper.small_batch import SmallBatchProduct
 from ..record import Copies, recorder
 from .base import Layouts, OnednnKernel, describe_blob, gate, is_images, make_ones, rectify, unfit
-from .products import FEW_ROWS, GEMM, PACKED, PANELS, PRODUCT
+from .products import FEW_ROWS, GEMM, PACKED, PANELS, PRODUCT, own_products
 
 Laid = Callable[..., Desc]
 """Describes weights of a shape: `plain` or `free`."""
@@ -97,7 +97,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         self.narrow = plain(outputs, self.features, dtype=self.dtype)
         self.row = plain(1, outputs)
         self.ours = SmallBatchProduct(rows, outputs, self.features, self.dtype, relu=self.relu)
-        self.in_panels = PanelProduct(rows, self.features, outputs, keeps=self.keeps)
+        self.in_panels = own_products(rows, self.features, outputs, self.dtype, keeps=self.keeps)
 
     def ready(self) -> None:
         self.ones = make_ones(self.backend, self.rows, self.dtype)
@@ -135,10 +135,9 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
     def ways_of(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
         if stage not in ("forward", "weights", "data"):
             return ("",)
-        ours = {FEW: self.ours.usual, PANELS: self.in_panels.usual and self.dtype == "float32"}
-        if stage == "forward" and ours[PANELS] and self.waits_for_weights:
+        if stage == "forward" and PANELS in self.in_panels and self.waits_for_weights:
             return (PANELS,)
-        return (PRODUCT, GEMM, PACKED, *(way for way, usual in ours.items() if usual))
+        return (PRODUCT, GEMM, PACKED, *((FEW,) if self.ours.usual else ()), *self.in_panels)
 
     @property
     def waits_for_weights(self) -> bool:
@@ -160,12 +159,14 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             blob, flat = self._bottom(layouts)
             return reorder("x", blob, self.source, flat) if stage == "flatten" else reorder("flat dx", flat, "dx", blob)
         narrowing = self._narrowing() if stage == "forward" and self.shares else []
-        ours = {PRODUCT: "product", FEW: "of_few", PANELS: "in_panels"}
+        ours = {PRODUCT: "product", FEW: "of_few"}
         if way in ours:
             calls = getattr(self, f"_{stage}_{ours[way]}")()
+        elif way in self.in_panels:
+            calls = self._in_panels(self.in_panels[way], stage)
         else:
             calls = getattr(self, f"_{stage}")(plain if way == GEMM else free)
-        behind = rectify(self.y) if stage == "forward" and self.relu and way not in (FEW, PANELS) else []
+        behind = rectify(self.y) if stage == "forward" and self.relu and way != FEW and way not in self.in_panels else []
         return [*narrowing, *calls, *behind]
 
     def _bottom(self, layouts: Layouts) -> tuple[Desc, Desc]:
@@ -240,14 +241,12 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
 
     # As products of the helper's
 
-    def _forward_in_panels(self) -> list[Call]:
-        return self.in_panels.forward(self.source, "weight", "" if self.bias is None else "bias", "y", relu=self.relu)
-
-    def _weights_in_panels(self) -> list[Call]:
-        return self.in_panels.weights(self.source, self.top, "dweight", "" if self.bias is None else "dbias")
-
-    def _data_in_panels(self) -> list[Call]:
-        return self.in_panels.data(self.top, "weight", self.gradient)
+    def _in_panels(self, ours: PanelProduct, stage: str) -> list[Call]:
+        if stage == "forward":
+            return ours.forward(self.source, "weight", "" if self.bias is None else "bias", "y", relu=self.relu)
+        if stage == "weights":
+            return ours.weights(self.source, self.top, "dweight", "" if self.bias is None else "dbias")
+        return ours.data(self.top, "weight", self.gradient)
 
     # As inner products, the weights as they are or as oneDNN likes them
 

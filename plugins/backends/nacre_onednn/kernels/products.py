@@ -25,6 +25,7 @@ from ..dnnl.primitives import (
     reorder,
     strided,
 )
+from ..helper.native import has_amx, lanes
 from ..helper.product import PanelProduct
 
 PRODUCT, GEMM, PACKED = "product", "gemm", "packed"
@@ -34,11 +35,22 @@ with weights that are packed before as a whole."""
 TOP, BOTTOM = "top turned", "bottom turned"
 """Ways of the gradient of the weights: products of matrices of which one is turned before."""
 
-PANELS = "in panels"
-"""A way of the helper's: see product.c."""
+PANELS, SPLIT = "in panels", "in split panels"
+"""Ways of the helper's: see product.c and product_amx.c."""
 
 FEW_ROWS = 16
 """Rows up to which reading the weights takes longer than multiplying."""
+
+
+def own_ways(dtype: str) -> tuple[str, ...]:
+    """Return the helper's ways of products in a type."""
+    usable = {PANELS: lanes() > 0, SPLIT: has_amx()} if dtype == "float32" else {}
+    return tuple(way for way, one in usable.items() if one)
+
+
+def own_products(rows: int, features: int, outputs: int, dtype: str, *, keeps: bool) -> dict[str, PanelProduct]:
+    """Return the helper's products of such matrices by their ways."""
+    return {way: PanelProduct(rows, features, outputs, keeps=keeps, split=way == SPLIT) for way in own_ways(dtype)}
 
 
 class Products:
@@ -61,7 +73,7 @@ class Products:
     ) -> None:
         self.x, self.y, self.dtype, self.packed = x, y, dtype, packed
         (self.rows, self.features), (_, self.outputs) = x[1].shape, y[1].shape
-        self.ours = PanelProduct(self.rows, self.features, self.outputs, keeps=keeps)
+        self.ours = own_products(self.rows, self.features, self.outputs, dtype, keeps=keeps)
         self.weight = plain(self.outputs, self.features)
 
     def _hint(self, way: str, bias: Desc | None) -> Primitive:
@@ -73,8 +85,8 @@ class Products:
 
     def forward(self, way: str, weight: str, bias: str) -> list[Call]:
         """Return the calls of y; `bias` is "" where there is none."""
-        if way == PANELS:
-            return self.ours.forward(self.x[0], weight, bias, self.y[0])
+        if way in self.ours:
+            return self.ours[way].forward(self.x[0], weight, bias, self.y[0])
         if way == PRODUCT:
             added = plain(1, self.outputs) if bias else None
             inner = strided((self.features, self.outputs), (1, self.features), self.dtype)
@@ -90,8 +102,8 @@ class Products:
     def weights(self, way: str, dweight: str) -> list[Call]:
         """Return the calls of the gradient of the weights."""
         (_, x), (_, y) = self.x, self.y
-        if way == PANELS:
-            return self.ours.weights(self.x[0], self.y[0], dweight)
+        if way in self.ours:
+            return self.ours[way].weights(self.x[0], self.y[0], dweight)
         if way == BOTTOM:
             return self._turned_bottom(dweight)
         if way in (PRODUCT, TOP):
@@ -129,8 +141,8 @@ class Products:
     def data(self, way: str, weight: str, dx: str) -> list[Call]:
         """Return the calls of the gradient of x, from that of y."""
         (_, x), (_, y) = self.x, self.y
-        if way == PANELS:
-            return self.ours.data(self.y[0], weight, dx)
+        if way in self.ours:
+            return self.ours[way].data(self.y[0], weight, dx)
         if way == PRODUCT:
             packing, read = self.packed(weight, self.weight, plain(*self.weight.shape, dtype=self.dtype))
             primitive = Primitive("matmul", library().engine, y, read[1], None, x, attributes())

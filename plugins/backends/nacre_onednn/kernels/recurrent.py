@@ -20,7 +20,7 @@ from ..helper.product import DEPTH, TOGETHER
 from ..record import recorder, rounded_up
 from .base import MISSING, Layouts, OnednnKernel
 from .loss import LABELS
-from .products import BOTTOM, GEMM, PACKED, PANELS, PRODUCT, TOP, Products
+from .products import BOTTOM, GEMM, PACKED, PRODUCT, TOP, Products, own_ways
 
 BY_UNITS, BY_IMAGES = "by units", "by images"
 """Ways of the steps: a thread has some units of the state, or some sequences."""
@@ -151,7 +151,7 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
         what = stage.rpartition(" ")[0]
         if what in ("steps", "back"):
             return (BY_UNITS, BY_IMAGES)
-        ours = (PANELS,) if self.dtype == "float32" and lanes() else ()
+        ours = own_ways(self.dtype)
         if what in ("weights", "hidden weights"):
             return (PACKED, GEMM, PRODUCT, TOP, BOTTOM, *ours)
         return (PACKED, GEMM, PRODUCT, *ours) if what in ("inputs", "data") else ("",)
