@@ -51,6 +51,9 @@ INLINE_ON WIDE row_of(const struct matrix *m, int64_t row, int64_t column) {
     return row < rows && column < columns ? load_first(m->from + row * columns + column, columns - column) : ZERO();
 }
 
+/* Whether a matrix has all of a step of a band. */
+static int is_inside(const struct matrix *m, int64_t line, int64_t at) { return line + SIDE <= m->lines && at + SIDE <= m->inner; }
+
 /* What is laid next, a row of a tile at a time: bands of SIDE lines, one behind the other, from their number `begin` on. */
 struct laying {
     const struct matrix *m;
@@ -67,16 +70,22 @@ static struct laying laying(const struct matrix *m, int64_t line, int64_t bands,
 /* Lays rows of tiles: of a, where it lies in order, and of b, where it lies across. */
 ON static void lay_rows(struct laying *next, int64_t count) {
     const struct matrix *m = next->m;
-    for (; count > 0 && next->left > 0; count--, next->left--) {
-        const int64_t half = next->row / WIDTH, row = next->row % WIDTH, at = next->begin + next->step * SIDE;
-        uint16_t *to = next->to + half * PARTS * TILE + row * SIDE;
-        const float *soon = m->from + next->ahead + (m->across ? (at + next->row) * m->lines + next->line : (next->line + next->row) * m->inner + at);
-        __builtin_prefetch(soon, 0, 2), __builtin_prefetch(soon + WIDTH, 0, 2);
-        if (m->across)
-            split(row_of(m, at + row, next->line + half * WIDTH), row_of(m, at + row + WIDTH, next->line + half * WIDTH), to);
+    const int64_t apart = m->across ? m->lines : m->inner, gap = m->across ? WIDTH * apart : WIDTH;
+    for (int64_t some; count > 0 && next->left > 0; count -= some, next->left -= some) {
+        const int64_t half = next->row / WIDTH * WIDTH, row = next->row % WIDTH, at = next->begin + next->step * SIDE;
+        const int64_t first = m->across ? at : next->line + half, column = m->across ? next->line + half : at;
+        const float *from = m->from + (first + row) * apart + column;
+        uint16_t *to = next->to + half * PARTS * SIDE + row * SIDE;
+        some = smaller(count, WIDTH - row);
+        if (is_inside(m, next->line, at))
+            for (int64_t one = 0; one < some; one++, from += apart) {
+                __builtin_prefetch(from + next->ahead, 0, 2), __builtin_prefetch(from + next->ahead + gap, 0, 2);
+                split(LOAD(from), LOAD(from + gap), to + one * SIDE);
+            }
         else
-            split(row_of(m, next->line + next->row, at), row_of(m, next->line + next->row, at + WIDTH), to);
-        if (++next->row < SIDE) continue;
+            for (int64_t one = row; one < row + some; one++, to += SIDE)
+                split(row_of(m, first + one, column), m->across ? row_of(m, first + one + WIDTH, column) : row_of(m, first + one, column + WIDTH), to);
+        if ((next->row += some) < SIDE) continue;
         next->row = 0, next->to += OF_STEP;
         if (++next->step == next->steps) next->step = 0, next->line += SIDE;
     }
@@ -84,12 +93,20 @@ ON static void lay_rows(struct laying *next, int64_t count) {
 
 /* Lays a step of a band where the lines lie the other way. */
 ON static void lay_turned(const struct matrix *m, int64_t line, int64_t at, uint16_t *to) {
+    const int64_t apart = m->across ? m->lines : m->inner, gap = m->across ? WIDTH * apart : WIDTH;
+    const int inside = is_inside(m, line, at);
     for (int64_t lines = line; lines < line + SIDE; lines += WIDTH, to += PARTS * TILE) {
+        const int64_t top = m->across ? at : lines, column = m->across ? lines : at;
+        const float *from = m->from + top * apart + column;
         WIDE first[WIDTH], second[WIDTH];
-        for (int row = 0; row < WIDTH; row++) {
-            if (m->across) __builtin_prefetch(m->from + (at + SIDE + (lines - line) + row) * m->lines + line), __builtin_prefetch(m->from + (at + SIDE + (lines - line) + row) * m->lines + line + WIDTH);
-            first[row] = m->across ? row_of(m, at + row, lines) : row_of(m, lines + row, at);
-            second[row] = m->across ? row_of(m, at + row + WIDTH, lines) : row_of(m, lines + row, at + WIDTH);
+        for (int64_t row = 0; row < WIDTH; row++) {
+            if (inside) {
+                __builtin_prefetch(from + row * apart + 2 * gap), __builtin_prefetch(from + row * apart + 3 * gap);
+                first[row] = LOAD(from + row * apart), second[row] = LOAD(from + row * apart + gap);
+                continue;
+            }
+            first[row] = row_of(m, top + row, column);
+            second[row] = m->across ? row_of(m, top + row + WIDTH, column) : row_of(m, top + row, column + WIDTH);
         }
         transpose(first), transpose(second);
         for (int row = 0; row < WIDTH; row++) split(first[row], second[row], to + row * SIDE);
