@@ -27,7 +27,7 @@ from nacre_onednn.helper import direct, native, winograd
 from nacre_onednn.helper.depthwise import DepthwiseConvolution
 from nacre_onednn.helper.direct import TILES, DirectConvolution, packing
 from nacre_onednn.helper.winograd import WinogradConvolution
-from nacre_onednn.kernels.columns import ColumnsConvolution, PanelsConvolution
+from nacre_onednn.kernels.columns import ColumnsConvolution, PanelsConvolution, SplitConvolution
 from nacre_onednn.kernels.convolution import (
     ANY,
     AS_IT_IS,
@@ -39,7 +39,7 @@ from nacre_onednn.kernels.convolution import (
     IN_PAIRS,
     WITH_ZEROS,
 )
-from nacre_onednn.kernels.products import PANELS
+from nacre_onednn.kernels.products import PANELS, SPLIT
 from nacre_onednn.record import aligned
 
 if reason := OnednnBackend.unusable():
@@ -227,7 +227,7 @@ def test_deconvolutions_agree_with_numpy(
     axes=st.lists(st.tuples(*(st.integers(*ends) for ends in ((3, 6), (1, 3), (1, 3), (0, 2), (1, 2)))), min_size=1,
                   max_size=2),
     layout=st.sampled_from([CHANNELS_LAST, BLOCKED]),
-    way=st.sampled_from([AS_PRODUCT, PANELS]),
+    way=st.sampled_from([AS_PRODUCT, PANELS, *([SPLIT] if native.has_amx() else [])]),
     narrow=st.booleans(),
     bias=st.booleans(),
     neuron=st.sampled_from(["Identity", "ReLU"]),
@@ -251,11 +251,10 @@ def test_products_of_windows_agree_with_numpy(
     turned = {"forward": "data", "weights": "weights", "data": "forward"}
     stages = {stage: stage for stage in turned} if kind is ConvolutionLayer else turned
     summed = {"forward": channels, "weights": 2, "data": fields["n_filter"]}
-    product = {AS_PRODUCT: ColumnsConvolution, PANELS: PanelsConvolution}[way]
+    product = {AS_PRODUCT: ColumnsConvolution, PANELS: PanelsConvolution, SPLIT: SplitConvolution}[way]
     ours = product(geometry, relu=False, keeps=False)
     ways = {stage: way for stage, theirs in stages.items() if ours.has(theirs)}
-    whole = {stage for stage, theirs in stages.items() if way == AS_PRODUCT or theirs == "forward"}
-    assert ours.windows > 256 or set(ways) == whole
+    assert ours.windows > 256 or ways.keys() == stages.keys()
     ways = {stage: way for stage in ways if not narrow or summed[stage] % 2 == 0}
     random = np.random.default_rng(0).normal(1, size=shape).astype(np.float32)
     options: dict[str, Any] = {"compute": "bf16"} if narrow else {}

@@ -28,7 +28,7 @@ from ..dnnl.primitives import (
     strided,
 )
 from ..helper.direct import DirectConvolution
-from ..helper.native import LANES, helper, lanes
+from ..helper.native import LANES, has_amx, helper, lanes
 from ..helper.product import PanelProduct
 from .base import rectify
 from .products import sum_up
@@ -44,7 +44,7 @@ MOST_BYTES = 1 << 23
 """The most bytes of the matrix of windows."""
 
 MOST_BYTES_WITH_AMX = 1 << 25
-"""The same for bf16 with AMX, and any number of windows: its products take less time than oneDNN 3.2's convolutions."""
+"""The same where AMX multiplies, and any number of windows: its products take less time than oneDNN 3.2's convolutions."""
 
 
 class ColumnsConvolution(DirectConvolution):
@@ -74,11 +74,17 @@ class ColumnsConvolution(DirectConvolution):
         if helper() is None or self.groups > 1 or not self.flat:
             return False
         numbers = self.windows * self.cells * self.sizes.channels
-        if self.dtype == "bf16" and library().amx:
-            return (4 if stage == "data" else 2) * numbers <= MOST_BYTES_WITH_AMX
+        if self.by_amx:
+            size = 2 if self.dtype == "bf16" and stage != "data" else 4
+            return size * numbers <= MOST_BYTES_WITH_AMX
         few = self.windows <= (MOST_SUMMED if stage == "weights" else MOST_ROWS)
         few = few or (stage == "data" and self.sizes.channels < LANES)
         return few and 4 * numbers <= MOST_BYTES
+
+    @property
+    def by_amx(self) -> bool:
+        """Whether AMX multiplies."""
+        return self.dtype == "bf16" and library().amx
 
     def forward(self, x: Buffer, y: Buffer, bias: str) -> list[Call]:
         s = self.sizes
@@ -95,25 +101,31 @@ class ColumnsConvolution(DirectConvolution):
         matrix = plain(self.windows, inside)
         top = plain(self.windows, s.filters, dtype=self.dtype)
         (result, bottom), after = out_of(*dx, describe(dx[1].shape, CHANNELS_LAST))
+        summed = bool(bias) or not self.of_pixels
+        windows = ("windows" if summed else result, matrix)
+        product = self._product((source, top), (s.filters, inside), (inside, 1), windows, "")
         buffers = {
             "matrix": ("windows", matrix.bytes),
             "bias": (bias, 4 * s.channels),
             "y": (result, bottom.bytes),
         }
-        product = self._product((source, top), (s.filters, inside), (inside, 1), ("windows", matrix), "")
-        return [*before, *product, HelperCall(buffers, "columns_sum", s.of_windows), *after]
+        sums = [HelperCall(buffers, "columns_sum", s.of_windows)] if summed else []
+        return [*before, *product, *sums, *after]
 
     def weights(self, bottom: Buffer, top: Buffer, bias: str) -> list[Call]:
         s = self.sizes
         before, source = self._matrix(bottom)
-        also, (gradient, outer) = into(*top, self._last(top))
-        turned = strided((s.filters, self.windows), (1, s.filters), self.dtype)
+        also, gradient = into(*top, self._last(top))
         laid = plain(s.filters, source[1].shape[1])
         (result, _), after = out_of(self.names[1], self._filters, plain(*self._filters.shape))
-        primitive = Primitive("matmul", library().engine, turned, source[1], None, laid, attributes())
-        product = call(primitive, {arg.SRC: (gradient, turned), arg.WEIGHT: source, arg.DST: (result, laid)})
-        sums = sum_up(gradient, outer.shape, CHANNELS_LAST, self.dtype) if bias else []
-        return [*before, *also, product, *after, *sums]
+        return [*before, *also, *self._sums(source, gradient, (result, laid), bias), *after]
+
+    def _sums(self, source: Buffer, top: Buffer, result: Buffer, bias: str) -> list[Call]:
+        """Return the calls of the gradients of filters and bias: a product, and a sum."""
+        turned = strided((self.sizes.filters, self.windows), (1, self.sizes.filters), self.dtype)
+        primitive = Primitive("matmul", library().engine, turned, source[1], None, result[1], attributes())
+        product = call(primitive, {arg.SRC: (top[0], turned), arg.WEIGHT: source, arg.DST: result})
+        return [product, *(sum_up(top[0], top[1].shape, CHANNELS_LAST, self.dtype) if bias else [])]
 
     def _last(self, image: Buffer) -> Desc:
         """Describe images whose channels lie last."""
@@ -165,17 +177,39 @@ class ColumnsConvolution(DirectConvolution):
 
 
 class PanelsConvolution(ColumnsConvolution):
-    """The forward pass with products of nacre's own, which apply ReLU; of any number of windows if they are pixels."""
+    """The same with products of nacre's own, which apply ReLU; of any number of windows if they are pixels."""
 
     RECTIFIES = True
+    SPLIT: ClassVar[bool] = False
 
     def has(self, stage: str) -> bool:
         many = self.of_pixels and self.flat and self.groups == 1
-        return lanes() > 0 and stage == "forward" and (many or super().has(stage))
+        return lanes() > 0 and (many or super().has(stage))
 
     def _product(
         self, source: Buffer, shape: tuple[int, int], strides: tuple[int, int], result: Buffer, bias: str
     ) -> list[Call]:
         calls, (weight, _) = self._packed(shape, strides, strided(shape, strides))
-        product = PanelProduct(self.windows, *shape, keeps=self.keeps)
-        return [*calls, *product.forward(source[0], weight, bias, result[0], relu=self.relu)]
+        inner, columns = shape
+        if strides[1] == 1:
+            ours = PanelProduct(self.windows, columns, inner, keeps=self.keeps, split=self.SPLIT)
+            return [*calls, *ours.data(source[0], weight, result[0])]
+        ours = PanelProduct(self.windows, inner, columns, keeps=self.keeps, split=self.SPLIT)
+        return [*calls, *ours.forward(source[0], weight, bias, result[0], relu=self.relu)]
+
+    def _sums(self, source: Buffer, top: Buffer, result: Buffer, bias: str) -> list[Call]:
+        ours = PanelProduct(*source[1].shape, self.sizes.filters, keeps=self.keeps, split=self.SPLIT)
+        return ours.weights(source[0], top[0], result[0], bias)
+
+
+class SplitConvolution(PanelsConvolution):
+    """The same with AMX, which multiplies numbers as three of bf16 each."""
+
+    SPLIT = True
+
+    def has(self, stage: str) -> bool:
+        return has_amx() and super().has(stage)
+
+    @property
+    def by_amx(self) -> bool:
+        return True

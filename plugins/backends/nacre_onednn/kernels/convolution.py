@@ -41,8 +41,8 @@ from ..helper.winograd import WinogradConvolution
 from ..record import Copies
 from ..rewrite import fold_of
 from .base import Layouts, OnednnKernel, describe_blob, gate, make_ones, rectify, unfit
-from .columns import MOST_SUMMED, ColumnsConvolution, PanelsConvolution
-from .products import FEW_ROWS, PANELS, sum_up
+from .columns import MOST_SUMMED, ColumnsConvolution, PanelsConvolution, SplitConvolution
+from .products import FEW_ROWS, PANELS, SPLIT, sum_up
 
 AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bottom", "any"
 """Ways to lay bottom and top: as they are, with a plain one copied into or from the layout of the other, or both as is
@@ -177,7 +177,9 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         }
         self.as_product = ColumnsConvolution(self.geometry, relu=relu, keeps=self.keeps, dtype=self.backend.compute)
         ours[AS_PRODUCT] = self.as_product
-        of_floats = {DIRECTLY: DirectConvolution, PANELS: PanelsConvolution, BY_CHANNELS: DepthwiseConvolution}
+        of_floats = {
+            DIRECTLY: DirectConvolution, PANELS: PanelsConvolution, SPLIT: SplitConvolution, BY_CHANNELS: DepthwiseConvolution,
+        }  # fmt: skip
         exact = {} if narrow else of_floats
         return ours | {way: kind(self.geometry, relu=relu, keeps=self.keeps) for way, kind in exact.items()}
 
