@@ -32,7 +32,8 @@ void run_product(const struct machine *machine, const struct operation *op) {
     o->tiles = pieces_of(o->rows, height);
     const int64_t even = pieces_of(o->tiles, threads) * threads;
     const int64_t tiles = !o->split && 2 * o->rows >= even * height ? even : o->tiles;
-    o->by_columns = o->tiles <= 2 ? !more_alike(machine, op, tiles, blocks) : more_alike(machine, op, blocks, tiles);
+    const int few = o->split ? o->rows < o->columns : o->tiles <= 2;
+    o->by_columns = few ? !more_alike(machine, op, tiles, blocks) : more_alike(machine, op, blocks, tiles);
     if (!o->by_columns) o->tiles = tiles;
     share_rows(machine, &part, l->multiply, o->by_columns ? blocks : o->tiles, o->rows * o->inner * o->columns);
 }
