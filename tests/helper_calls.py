@@ -39,6 +39,6 @@ def without_helper(patch: pytest.MonkeyPatch) -> None:
     # all first: what is imported between two patches would keep the first one's answer for ever
     modules = [importlib.import_module(name) for name in names if not name.endswith("._helper")]
     for module in modules:
-        for name, answer in {"helper": None, "has_avx512": False, "lanes": 0}.items():
+        for name, answer in {"helper": None, "has_avx512": False, "has_amx": False, "lanes": 0}.items():
             if callable(getattr(module, name, None)):
                 patch.setattr(module, name, lambda answer=answer: answer)

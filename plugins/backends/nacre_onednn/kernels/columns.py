@@ -92,7 +92,7 @@ class ColumnsConvolution(DirectConvolution):
         (result, _), after = out_of(*y, self._last(y))
         row = (result, plain(self.windows, s.filters, dtype=self.dtype))
         inside = source[1].shape[1]
-        product = self._product(source, (inside, s.filters), (1, inside), row, bias)
+        product = self._product(source, (inside, s.filters), row, bias, turned=True)
         return [*before, *product, *after, *(rectify(y[1]) if self.relu and not self.RECTIFIES else [])]
 
     def data(self, dx: Buffer, dy: Buffer, bias: str = "") -> list[Call]:
@@ -103,7 +103,7 @@ class ColumnsConvolution(DirectConvolution):
         (result, bottom), after = out_of(*dx, describe(dx[1].shape, CHANNELS_LAST))
         summed = bool(bias) or not self.of_pixels
         windows = ("windows" if summed else result, matrix)
-        product = self._product((source, top), (s.filters, inside), (inside, 1), windows, "")
+        product = self._product((source, top), (s.filters, inside), windows)
         buffers = {
             "matrix": ("windows", matrix.bytes),
             "bias": (bias, 4 * s.channels),
@@ -148,9 +148,10 @@ class ColumnsConvolution(DirectConvolution):
         return strided((s.filters, self.cells, s.channels), (self.cells * s.channels, 1, self.cells))
 
     def _product(
-        self, source: Buffer, shape: tuple[int, int], strides: tuple[int, int], result: Buffer, bias: str
+        self, source: Buffer, shape: tuple[int, int], result: Buffer, bias: str = "", *, turned: bool = False
     ) -> list[Call]:
-        """Return the calls of a product with the laid filters, read as a matrix by strides, and a bias behind."""
+        """Return the calls of a product with the laid filters, read as a matrix or turned, and a bias behind."""
+        strides = (1, shape[0]) if turned else (shape[1], 1)
         row = plain(1, shape[1]) if bias else None
         weight = free(*shape, dtype=self.dtype)
         primitive = Primitive("matmul", library().engine, source[1], weight, row, result[1], attributes())
@@ -187,15 +188,15 @@ class PanelsConvolution(ColumnsConvolution):
         return lanes() > 0 and (many or super().has(stage))
 
     def _product(
-        self, source: Buffer, shape: tuple[int, int], strides: tuple[int, int], result: Buffer, bias: str
+        self, source: Buffer, shape: tuple[int, int], result: Buffer, bias: str = "", *, turned: bool = False
     ) -> list[Call]:
+        inside, filters = shape if turned else reversed(shape)
+        strides = (1, inside) if turned else (inside, 1)
         calls, (weight, _) = self._packed(shape, strides, strided(shape, strides))
-        inner, columns = shape
-        if strides[1] == 1:
-            ours = PanelProduct(self.windows, columns, inner, keeps=self.keeps, split=self.SPLIT)
-            return [*calls, *ours.data(source[0], weight, result[0])]
-        ours = PanelProduct(self.windows, inner, columns, keeps=self.keeps, split=self.SPLIT)
-        return [*calls, *ours.forward(source[0], weight, bias, result[0], relu=self.relu)]
+        ours = PanelProduct(self.windows, inside, filters, keeps=self.keeps, split=self.SPLIT)
+        if turned:
+            return [*calls, *ours.forward(source[0], weight, bias, result[0], relu=self.relu)]
+        return [*calls, *ours.data(source[0], weight, result[0])]
 
     def _sums(self, source: Buffer, top: Buffer, result: Buffer, bias: str) -> list[Call]:
         ours = PanelProduct(*source[1].shape, self.sizes.filters, keeps=self.keeps, split=self.SPLIT)

@@ -108,7 +108,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     In bf16, processors add up channels by pairs. With an odd number of them oneDNN pairs the last with a number of the
     next pixel, times 0, so that a NaN there spreads: such sums are computed in float32 (those of three channels also in
     bf16, with a fourth one of zeros). With AMX so are those of two and four channels. So is the gradient of filters
-    with three axes that reach over more than the whole image: oneDNN 3.2 leaves some of their cells unwritten.
+    with three axes that reach over more than the whole image: oneDNN 3.2 leaves some of their cells unwritten. And with
+    AMX, windows of three axes between which it leaves out planes and rows: oneDNN 3.2 multiplies wrong ones.
 
     In phase predict, in float32, it computes the BatchNorm behind it too: `norm`, whose slope and shift become part of
     copies of weights and bias.
@@ -147,9 +148,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         self.relu = is_relu(layer.neuron)
         summed = {"forward": inputs[0].shape[1], "data": layer.n_filter}
         self.right = {stage: self._adds_up(stage, count // layer.n_group) for stage, count in summed.items()}
-        self.right["weights"] = len(self.geometry.axes) < 3 or all(
-            axis.extent <= axis.length for axis in self.geometry.axes
-        )
+        self.right["weights"] = self._is_usual("weights")
         self.forms, self.exact = self.make_forms(bias=layer.bias)
         if self.relu:
             self.reads = "inputs blobs"
@@ -166,7 +165,18 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         """Return whether oneDNN adds up so many channels in bf16 without reading others, times 0."""
         packed = library().amx and self.OF_OURS[stage] == "forward" and self.layer.n_group == 1
         packed = packed and channels <= MOST_PACKED and self.geometry.axes[-1].kernel > 1
-        return channels % 2 == 0 and not packed
+        return channels % 2 == 0 and not packed and self._is_usual(stage, channels)
+
+    def _is_usual(self, stage: str, channels: int = 0) -> bool:
+        """Return whether windows lie so that oneDNN multiplies the right numbers of bf16."""
+        axes, last = self.geometry.axes, self.geometry.axes[-1]
+        inside = all(axis.extent <= axis.length for axis in axes)
+        if self.OF_OURS[stage] == "weights":
+            return inside and all(axis.stride <= axis.kernel or axis.pad == 0 for axis in axes)
+        if not library().amx:
+            return True
+        in_pairs = channels % 32 == 16 and last.kernel % 2 == 0 == last.stride % 2 and last.pad == 0 and last.dilation == 1
+        return not in_pairs and (len(axes) < 3 or (inside and all(axis.stride <= axis.kernel for axis in axes)))
 
     def _make_ours(self) -> dict[str, DirectConvolution]:
         relu, narrow = self.relu and self.OF_OURS["forward"] == "forward", self.backend.compute == "bf16"
@@ -240,6 +250,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             if self.OF_OURS[stage] != "forward":
                 return (ANY, AS_IT_IS)
             padded = stage == "forward" and self.layer.n_group == 1 and 1 < self.geometry.weight[1] <= MOST_PACKED
+            padded = padded and self._is_usual(stage)
             ours = self.as_product.has("forward")
             return (ANY, AS_IT_IS, *((WITH_ZEROS,) if padded else ()), *((AS_PRODUCT,) if ours else ()))
         ends = ((AS_THE_TOP, self.inputs[0]), (AS_THE_BOTTOM, self.blobs[0]))
