@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
@@ -298,6 +298,51 @@ def test_a_channel_of_zeros_behind_three_changes_nothing(
             net.write("x", x)
             net.forward()
         assert_near(ours.blob("y"), theirs.blob("y"), "y", 2**-8)
+
+
+@pytest.mark.skipif(not library().narrow, reason="this processor has no bf16")
+@given(
+    kind=st.sampled_from([ConvolutionLayer, DeconvolutionLayer]),
+    images=st.integers(1, 4),
+    channels=st.sampled_from([2, 4, 16, 24, 32, 48, 80]),
+    n_filter=st.sampled_from([2, 4, 16, 24, 48]),
+    n_group=st.integers(1, 2),
+    axes=st.lists(st.tuples(*(st.integers(*ends) for ends in ((1, 8), (1, 4), (1, 4), (0, 2), (1, 2)))), min_size=1,
+                  max_size=3),
+    layout=st.sampled_from([CHANNELS_LAST, BLOCKED]),
+    way=st.sampled_from([ANY, AS_IT_IS]),
+)  # fmt: skip
+@example(ConvolutionLayer, 2, 48, 24, 1, [(8, 3, 1, 0, 1), (20, 4, 2, 0, 1)], CHANNELS_LAST, AS_IT_IS)
+@example(ConvolutionLayer, 2, 16, 24, 1, [(8, 3, 1, 0, 1), (20, 4, 4, 0, 1)], CHANNELS_LAST, AS_IT_IS)
+@example(ConvolutionLayer, 4, 16, 16, 1, [(8, 1, 2, 0, 1), (8, 1, 2, 0, 1), (8, 3, 2, 0, 1)], CHANNELS_LAST, ANY)
+@example(DeconvolutionLayer, 2, 16, 32, 1, [(6, 1, 3, 0, 1), (7, 3, 1, 0, 2), (2, 2, 1, 1, 1)], CHANNELS_LAST, AS_IT_IS)
+@example(DeconvolutionLayer, 3, 4, 2, 1, [(1, 2, 1, 1, 2), (3, 3, 1, 0, 2), (6, 1, 1, 0, 2)], BLOCKED, AS_IT_IS)
+@example(ConvolutionLayer, 1, 4, 4, 1, [(1, 4, 2, 0, 1), (1, 1, 2, 0, 1), (1, 2, 3, 1, 1)], BLOCKED, AS_IT_IS)
+@example(DeconvolutionLayer, 2, 32, 2, 1, [(1, 3, 3, 1, 1)], CHANNELS_LAST, ANY)
+def test_bf16_multiplies_the_numbers_that_numpy_does(
+    kind: type[Any],
+    images: int,
+    channels: int,
+    n_filter: int,
+    n_group: int,
+    axes: list[tuple[int, ...]],
+    layout: str,
+    way: str,
+) -> None:
+    """With AMX oneDNN 3.2 takes others for some windows, and ends the process for some."""
+    size, windows = windows_of(axes)
+    extents = [(count - 1) * dilation for count, dilation in zip(windows["kernel"], windows["dilation"], strict=True)]
+    if kind is ConvolutionLayer:
+        size = tuple(one + extent for one, extent in zip(size, extents, strict=True))
+    else:
+        cells = zip(size, extents, windows["stride"], windows["pad"], strict=True)
+        assume(all((one - 1) * stride + extent >= 2 * pad for one, extent, stride, pad in cells))
+    layer = kind(name="conv", bottoms="x", tops="y", n_filter=n_filter, n_group=n_group, **windows)
+    shape = (images, channels, *size)
+    x = np.random.default_rng(0).normal(1, size=shape).astype(np.float32)
+    plan = {"onednn": {"layout": layout, "ways": {"conv": dict.fromkeys(("forward", "weights", "data"), way)}}}
+    found = results(layer, x, backend="onednn", plan=plan, compute="bf16")
+    assert_alike(found, results(layer, x, backend="numpy"), 3e-2)
 
 
 @given(

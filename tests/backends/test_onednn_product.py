@@ -17,7 +17,7 @@ from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.helper import native, product
 from nacre_onednn.helper.product import DEPTH, TOGETHER, PanelProduct
-from nacre_onednn.kernels.products import PANELS
+from nacre_onednn.kernels.products import PANELS, SPLIT
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
@@ -74,7 +74,9 @@ def matrices(rows: int, features: int, outputs: int) -> dict[str, Any]:
 @example(rows=3 * MANY, features=128, outputs=100, bias=True, relu=False)
 @example(rows=2 * MANY, features=256, outputs=96, bias=True, relu=True)
 @example(rows=4 * DEPTH, features=96, outputs=64, bias=True, relu=False)
-def test_products_agree_with_numpy(rows: int, features: int, outputs: int, *, split: bool, bias: bool, relu: bool) -> None:
+def test_products_agree_with_numpy(
+    rows: int, features: int, outputs: int, *, split: bool, bias: bool, relu: bool
+) -> None:
     given = matrices(rows, features, outputs)
     x, weight, dy = (given[name].astype(np.float64) for name in ("x", "weight", "dy"))
     found = results(given, 1, split=split, bias=bias, relu=relu)
@@ -98,6 +100,36 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch, rows: int, outpu
     assert_same_bits([results(given, threads, split=split) for threads in (1, 2, 3, 5)])
 
 
+@pytest.mark.skipif(not native.has_amx(), reason="the processor has no AMX")
+@pytest.mark.parametrize("features", [1, 30, 512, 3000])
+@pytest.mark.parametrize("scale", [1, 1e-15, 1e15])
+def test_split_products_are_as_exact_as_others(features: int, scale: float) -> None:
+    given = matrices(64, features, 80)
+    given |= {name: np.float32(scale) * given[name] for name in ("x", "dy", "bias")}
+    wide = {name: one.astype(np.float64) for name, one in given.items()}
+    x, weight, dy = wide["x"], wide["weight"], wide["dy"]
+    exact = {"y": x @ weight.T + wide["bias"], "dweight": dy.T @ x, "dx": dy @ weight}
+    whole, split = (results(given, 1, split=split) for split in (False, True))
+    for name, one in exact.items():
+        errors = [np.linalg.norm(found[name] - one) for found in (whole, split)]
+        assert errors[1] <= max(errors[0], 6e-8 * np.linalg.norm(one)), name
+
+
+@pytest.mark.skipif(not native.has_amx(), reason="the processor has no AMX")
+def test_split_products_keep_what_is_not_finite_and_hardly_lose_what_is_small() -> None:
+    given = matrices(40, 70, 50)
+    (all_ones,) = np.array([0x7FFFFFFF], np.uint32).view(np.float32)
+    given["x"][3, 5], given["x"][7, 0], given["weight"][2, 69] = all_ones, np.inf, np.nan
+    found = results(given, 1, split=True, relu=True)["y"]
+    bad = np.zeros(found.shape, bool)
+    bad[(3, 7), :], bad[:, 2] = True, True
+    assert np.array_equal(~np.isfinite(found), bad)
+    given = matrices(40, 70, 50)
+    given["x"] *= np.float32(1e-36)
+    y = given["x"].astype(np.float64) @ given["weight"].T.astype(np.float64)
+    assert_near(1e36 * results(given, 1, split=True, bias=False)["y"].astype(np.float64), 1e36 * y, "y", 2**-8)
+
+
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("features", [20, DEPTH + 3])
 def test_numbers_that_are_not_finite_stay_in_their_rows(features: int, *, relu: bool) -> None:
@@ -109,9 +141,10 @@ def test_numbers_that_are_not_finite_stay_in_their_rows(features: int, *, relu: 
     assert np.isfinite(np.delete(found, (3, 7), axis=0)).all()
 
 
+@pytest.mark.parametrize("split", KINDS)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("phase", ["train", "predict"])
-def test_inner_products_take_them(phase: Any, bias: bool) -> None:
+def test_inner_products_take_them(phase: Any, bias: bool, split: bool) -> None:
     layers = [
         InputLayer(name="in", tops=("x",), shape=9, batch_size=7),
         InputLayer(name="targets", tops=("target",), shape=21, batch_size=7),
@@ -119,7 +152,7 @@ def test_inner_products_take_them(phase: Any, bias: bool) -> None:
         SquareLossLayer(name="loss", bottoms=("y", "target"), exclude=["predict"]),
     ]
     stages = ("forward", "weights", "data") if phase == "train" else ("forward",)
-    ways = {"ip": dict.fromkeys(stages, PANELS)}
+    ways = {"ip": dict.fromkeys(stages, SPLIT if split else PANELS)}
     found: list[dict[str, Any]] = []
     for backend in ("numpy", "onednn"):
         plan = {"onednn": {"layout": "channels last", "ways": ways}} if backend == "onednn" else None

@@ -139,14 +139,13 @@ struct block {
     if (tall) _tile_dpbf16ps(2, 5, 6);                                                                                 \
     if (tall && broad) _tile_dpbf16ps(3, 5, 7);
 
-/* The sums, which begin with rows that are so many bytes apart, or with one row, 0 apart. tall, broad: whether there are more than
- * WIDTH rows, and columns. */
-INLINE_ON void sums(const struct block *o, const char *from, int64_t apart, float *to, int64_t to_apart, const int tall, const int broad) {
+/* The sums, all of whose rows begin with one. tall, broad: whether there are more than WIDTH rows, and columns. */
+INLINE_ON void sums(const struct block *o, const float *begin, float *to, int64_t apart, const int tall, const int broad) {
     const uint16_t *a = o->a, *b = o->b;
-    _tile_loadd(0, from, apart);
-    if (broad) _tile_loadd(1, from + 4 * WIDTH, apart);
-    if (tall) _tile_loadd(2, from + WIDTH * apart, apart);
-    if (tall && broad) _tile_loadd(3, from + WIDTH * apart + 4 * WIDTH, apart);
+    _tile_loadd(0, begin, 0);
+    if (broad) _tile_loadd(1, begin + WIDTH, 0);
+    if (tall) _tile_loadd(2, begin, 0);
+    if (tall && broad) _tile_loadd(3, begin + WIDTH, 0);
     for (int64_t step = 0; step < o->steps; step++, a += OF_STEP, b += OF_STEP) {
         OF_A(2) OF_B(0) MULTIPLY
         OF_A(1) MULTIPLY
@@ -156,40 +155,40 @@ INLINE_ON void sums(const struct block *o, const char *from, int64_t apart, floa
         OF_B(2) MULTIPLY
         OF_B(0) MULTIPLY
     }
-    _tile_stored(0, to, 4 * to_apart);
-    if (broad) _tile_stored(1, to + WIDTH, 4 * to_apart);
-    if (tall) _tile_stored(2, to + WIDTH * to_apart, 4 * to_apart);
-    if (tall && broad) _tile_stored(3, to + WIDTH * to_apart + WIDTH, 4 * to_apart);
+    _tile_stored(0, to, 4 * apart);
+    if (broad) _tile_stored(1, to + WIDTH, 4 * apart);
+    if (tall) _tile_stored(2, to + WIDTH * apart, 4 * apart);
+    if (tall && broad) _tile_stored(3, to + WIDTH * apart + WIDTH, 4 * apart);
 }
 
-/* Some rows, of which the first `columns` numbers are there. */
-ON static void copy(const float *from, int64_t from_apart, float *to, int64_t to_apart, int64_t rows, int64_t columns, float least) {
-    for (int64_t row = 0; row < rows; row++, from += from_apart, to += to_apart)
-        for (int64_t column = 0; column < columns; column += WIDTH)
-            store_first(to + column, columns - column, MAX(ALL(least), load_first(from + column, columns - column)));
-}
-
+/* Sums that are added to c are added up in the spare block before, so that those which are large are rounded less often. */
 ON static void multiply_block(const struct block *o) {
     static const float zeros[SIDE];
     const int64_t rows = smaller(o->rows, SIDE), columns = smaller(o->columns, SIDE);
-    const int whole = rows % WIDTH == 0 && columns % WIDTH == 0;
-    const float *from = o->adds ? o->c : o->bias ? o->bias : zeros;
-    float *to = whole ? o->c : o->spare;
-    int64_t apart = o->adds ? o->apart : 0, to_apart = whole ? o->apart : SIDE;
-    if (!whole && from != zeros) {
-        copy(from, apart, to, SIDE, o->adds ? rows : 1, columns, -INFINITY);
-        from = to, apart = o->adds ? SIDE : 0;
+    const int direct = !o->adds && rows % WIDTH == 0 && columns % WIDTH == 0;
+    const float *begin = o->bias && !o->adds ? o->bias : zeros;
+    float *to = direct ? o->c : o->spare;
+    int64_t apart = direct ? o->apart : SIDE;
+    if (!direct && begin == o->bias) { /* which ends where c does */
+        for (int64_t column = 0; column < columns; column += WIDTH) STORE(to + column, load_first(begin + column, columns - column));
+        begin = to;
     }
     __asm__ volatile("" ::: "memory"); /* tiles read what was written before */
     if (rows > WIDTH && columns > WIDTH)
-        sums(o, (const char *)from, 4 * apart, to, to_apart, 1, 1);
+        sums(o, begin, to, apart, 1, 1);
     else if (rows > WIDTH)
-        sums(o, (const char *)from, 4 * apart, to, to_apart, 1, 0);
+        sums(o, begin, to, apart, 1, 0);
     else if (columns > WIDTH)
-        sums(o, (const char *)from, 4 * apart, to, to_apart, 0, 1);
+        sums(o, begin, to, apart, 0, 1);
     else
-        sums(o, (const char *)from, 4 * apart, to, to_apart, 0, 0);
-    if (!whole || o->least == 0) copy(to, to_apart, o->c, o->apart, rows, columns, o->least);
+        sums(o, begin, to, apart, 0, 0);
+    if (direct && o->least) return;
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t column = 0; column < columns; column += WIDTH) {
+            float *c = o->c + row * o->apart + column;
+            const WIDE sum = LOAD(to + row * apart + column);
+            store_first(c, columns - column, MAX(ALL(o->least), o->adds ? ADD(load_first(c, columns - column), sum) : sum));
+        }
 }
 
 /* Tiles of 16 rows of 64 bytes. */

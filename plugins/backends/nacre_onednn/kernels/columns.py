@@ -44,7 +44,7 @@ MOST_BYTES = 1 << 23
 """The most bytes of the matrix of windows."""
 
 MOST_BYTES_WITH_AMX = 1 << 25
-"""The same where AMX multiplies, and any number of windows: its products take less time than oneDNN 3.2's convolutions."""
+"""The same where AMX multiplies, for any number of windows: oneDNN 3.2's convolutions take longer than its products."""
 
 
 class ColumnsConvolution(DirectConvolution):
@@ -199,7 +199,8 @@ class PanelsConvolution(ColumnsConvolution):
         return [*calls, *ours.data(source[0], weight, result[0])]
 
     def _sums(self, source: Buffer, top: Buffer, result: Buffer, bias: str) -> list[Call]:
-        ours = PanelProduct(*source[1].shape, self.sizes.filters, keeps=self.keeps, split=self.SPLIT)
+        windows, inside = source[1].shape
+        ours = PanelProduct(windows, inside, self.sizes.filters, keeps=self.keeps, split=self.SPLIT)
         return ours.weights(source[0], top[0], result[0], bias)
 
 

@@ -107,9 +107,10 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
 
     In bf16, processors add up channels by pairs. With an odd number of them oneDNN pairs the last with a number of the
     next pixel, times 0, so that a NaN there spreads: such sums are computed in float32 (those of three channels also in
-    bf16, with a fourth one of zeros). With AMX so are those of two and four channels. So is the gradient of filters
-    with three axes that reach over more than the whole image: oneDNN 3.2 leaves some of their cells unwritten. And with
-    AMX, windows of three axes between which it leaves out planes and rows: oneDNN 3.2 multiplies wrong ones.
+    bf16, with a fourth one of zeros). With AMX so are those of two and four channels. So is what oneDNN 3.2 gets wrong
+    in bf16: the gradient of filters that reach over more than the whole image, or with padding have pixels between
+    them. And with AMX windows like these of three axes, and windows of an even width with an even stride and no padding
+    over 16, 48, 80, ... channels.
 
     In phase predict, in float32, it computes the BatchNorm behind it too: `norm`, whose slope and shift become part of
     copies of weights and bias.
@@ -175,8 +176,10 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             return inside and all(axis.stride <= axis.kernel or axis.pad == 0 for axis in axes)
         if not library().amx:
             return True
-        in_pairs = channels % 32 == 16 and last.kernel % 2 == 0 == last.stride % 2 and last.pad == 0 and last.dilation == 1
-        return not in_pairs and (len(axes) < 3 or (inside and all(axis.stride <= axis.kernel for axis in axes)))
+        if len(axes) == 3 and not (inside and all(axis.stride <= axis.kernel for axis in axes)):
+            return False
+        even = channels % 32 == 16 and last.kernel % 2 == 0 == last.stride % 2
+        return not even or last.pad > 0 or last.dilation > 1
 
     def _make_ours(self) -> dict[str, DirectConvolution]:
         relu, narrow = self.relu and self.OF_OURS["forward"] == "forward", self.backend.compute == "bf16"
@@ -187,9 +190,12 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         }
         self.as_product = ColumnsConvolution(self.geometry, relu=relu, keeps=self.keeps, dtype=self.backend.compute)
         ours[AS_PRODUCT] = self.as_product
-        of_floats = {
-            DIRECTLY: DirectConvolution, PANELS: PanelsConvolution, SPLIT: SplitConvolution, BY_CHANNELS: DepthwiseConvolution,
-        }  # fmt: skip
+        of_floats: dict[str, type[DirectConvolution]] = {
+            DIRECTLY: DirectConvolution,
+            PANELS: PanelsConvolution,
+            SPLIT: SplitConvolution,
+            BY_CHANNELS: DepthwiseConvolution,
+        }
         exact = {} if narrow else of_floats
         return ours | {way: kind(self.geometry, relu=relu, keeps=self.keeps) for way, kind in exact.items()}
 

@@ -166,7 +166,8 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             calls = self._in_panels(self.in_panels[way], stage)
         else:
             calls = getattr(self, f"_{stage}")(plain if way == GEMM else free)
-        behind = rectify(self.y) if stage == "forward" and self.relu and way != FEW and way not in self.in_panels else []
+        rectifies = way == FEW or way in self.in_panels
+        behind = rectify(self.y) if stage == "forward" and self.relu and not rectifies else []
         return [*narrowing, *calls, *behind]
 
     def _bottom(self, layouts: Layouts) -> tuple[Desc, Desc]:
