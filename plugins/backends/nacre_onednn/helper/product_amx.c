@@ -21,6 +21,9 @@ enum { SIDE = 2 * WIDTH, PARTS = 3, TILE = WIDTH * SIDE, OF_STEP = 2 * PARTS * T
 enum { DEPTH = SPLIT_DEPTH, TOGETHER = SPLIT_TOGETHER, SHALLOW = SPLIT_SHALLOW, MANY = SPLIT_MANY };
 enum { NEARBY = 1 << 17 }; /* numbers of b that stay in the second cache with others */
 
+#define IN_BANDS(depth, count) ((count) * (depth) / SIDE * OF_STEP + 2 * SIDE * SIDE) /* numbers of bf16, with a block of c */
+_Static_assert(IN_BANDS(DEPTH, 2 * TOGETHER) <= SPLIT_ROOM && IN_BANDS(SHALLOW, MANY + 2) <= SPLIT_ROOM, "too little room");
+
 /* What is multiplied: `lines` of a matrix, the rows of a or the columns of b, of `inner` numbers each. They lie in order, or
  * ACROSS: first the first number of each. */
 struct matrix {
