@@ -300,26 +300,31 @@ def test_a_channel_of_zeros_behind_three_changes_nothing(
         assert_near(ours.blob("y"), theirs.blob("y"), "y", 2**-8)
 
 
-@pytest.mark.skipif(not library().narrow, reason="this processor has no bf16")
 @given(
     kind=st.sampled_from([ConvolutionLayer, DeconvolutionLayer]),
     images=st.integers(1, 4),
     channels=st.sampled_from([2, 4, 16, 24, 32, 48, 80]),
-    n_filter=st.sampled_from([2, 4, 16, 24, 48]),
+    n_filter=st.sampled_from([2, 4, 16, 24, 48, 80]),
     n_group=st.integers(1, 2),
-    axes=st.lists(st.tuples(*(st.integers(*ends) for ends in ((1, 8), (1, 4), (1, 4), (0, 2), (1, 2)))), min_size=1,
+    axes=st.lists(st.tuples(*(st.integers(*ends) for ends in ((1, 8), (1, 5), (1, 6), (0, 4), (1, 2)))), min_size=1,
                   max_size=3),
     layout=st.sampled_from([CHANNELS_LAST, BLOCKED]),
     way=st.sampled_from([ANY, AS_IT_IS]),
+    compute=st.sampled_from(["float32", *(["bf16"] if library().narrow else [])]),
 )  # fmt: skip
-@example(ConvolutionLayer, 2, 48, 24, 1, [(8, 3, 1, 0, 1), (20, 4, 2, 0, 1)], CHANNELS_LAST, AS_IT_IS)
-@example(ConvolutionLayer, 2, 16, 24, 1, [(8, 3, 1, 0, 1), (20, 4, 4, 0, 1)], CHANNELS_LAST, AS_IT_IS)
-@example(ConvolutionLayer, 4, 16, 16, 1, [(8, 1, 2, 0, 1), (8, 1, 2, 0, 1), (8, 3, 2, 0, 1)], CHANNELS_LAST, ANY)
-@example(DeconvolutionLayer, 2, 16, 32, 1, [(6, 1, 3, 0, 1), (7, 3, 1, 0, 2), (2, 2, 1, 1, 1)], CHANNELS_LAST, AS_IT_IS)
-@example(DeconvolutionLayer, 3, 4, 2, 1, [(1, 2, 1, 1, 2), (3, 3, 1, 0, 2), (6, 1, 1, 0, 2)], BLOCKED, AS_IT_IS)
-@example(ConvolutionLayer, 1, 4, 4, 1, [(1, 4, 2, 0, 1), (1, 1, 2, 0, 1), (1, 2, 3, 1, 1)], BLOCKED, AS_IT_IS)
-@example(DeconvolutionLayer, 2, 32, 2, 1, [(1, 3, 3, 1, 1)], CHANNELS_LAST, ANY)
-def test_bf16_multiplies_the_numbers_that_numpy_does(
+@example(ConvolutionLayer, 2, 48, 24, 1, [(8, 3, 1, 0, 1), (20, 4, 2, 0, 1)], CHANNELS_LAST, AS_IT_IS, "bf16")
+@example(ConvolutionLayer, 2, 16, 24, 1, [(8, 3, 1, 0, 1), (20, 4, 4, 0, 1)], CHANNELS_LAST, AS_IT_IS, "bf16")
+@example(ConvolutionLayer, 4, 16, 16, 1, [(8, 1, 2, 0, 1), (8, 1, 2, 0, 1), (8, 3, 2, 0, 1)], BLOCKED, ANY, "bf16")
+@example(ConvolutionLayer, 1, 4, 4, 1, [(1, 4, 2, 0, 1), (1, 1, 2, 0, 1), (1, 2, 3, 1, 1)], BLOCKED, AS_IT_IS, "bf16")
+@example(ConvolutionLayer, 2, 64, 80, 1, [(11, 3, 6, 0, 1), (20, 3, 1, 0, 2)], BLOCKED, ANY, "bf16")
+@example(ConvolutionLayer, 3, 16, 64, 1, [(2, 5, 3, 4, 1), (3, 1, 2, 0, 2), (6, 4, 5, 2, 2)], BLOCKED, ANY, "float32")
+@example(DeconvolutionLayer, 2, 16, 32, 1, [(6, 1, 3, 0, 1), (7, 3, 1, 0, 2), (2, 2, 1, 1, 1)], BLOCKED, ANY, "bf16")
+@example(DeconvolutionLayer, 3, 4, 2, 1, [(1, 2, 1, 1, 2), (3, 3, 1, 0, 2), (6, 1, 1, 0, 2)], BLOCKED, AS_IT_IS, "bf16")
+@example(DeconvolutionLayer, 2, 32, 2, 1, [(1, 3, 3, 1, 1)], CHANNELS_LAST, ANY, "bf16")
+@example(DeconvolutionLayer, 3, 128, 24, 1, [(11, 4, 4, 0, 1)], BLOCKED, ANY, "bf16")
+@example(DeconvolutionLayer, 2, 64, 128, 1, [(20, 2, 5, 0, 1), (14, 1, 2, 0, 1)], BLOCKED, ANY, "bf16")
+@example(DeconvolutionLayer, 2, 16, 64, 1, [(4, 5, 2, 3, 1), (3, 3, 1, 0, 1), (5, 2, 4, 1, 2)], BLOCKED, ANY, "float32")
+def test_convolutions_multiply_the_numbers_that_numpy_does(
     kind: type[Any],
     images: int,
     channels: int,
@@ -328,8 +333,10 @@ def test_bf16_multiplies_the_numbers_that_numpy_does(
     axes: list[tuple[int, ...]],
     layout: str,
     way: str,
+    compute: str,
 ) -> None:
-    """With AMX oneDNN 3.2 takes others for some windows, and ends the process for some."""
+    """oneDNN 3.2 takes others for some windows, and with AMX ends the process for some."""
+    assume(compute == "float32" or library().narrow)
     size, windows = windows_of(axes)
     extents = [(count - 1) * dilation for count, dilation in zip(windows["kernel"], windows["dilation"], strict=True)]
     if kind is ConvolutionLayer:
@@ -338,11 +345,10 @@ def test_bf16_multiplies_the_numbers_that_numpy_does(
         cells = zip(size, extents, windows["stride"], windows["pad"], strict=True)
         assume(all((one - 1) * stride + extent >= 2 * pad for one, extent, stride, pad in cells))
     layer = kind(name="conv", bottoms="x", tops="y", n_filter=n_filter, n_group=n_group, **windows)
-    shape = (images, channels, *size)
-    x = np.random.default_rng(0).normal(1, size=shape).astype(np.float32)
+    x = np.random.default_rng(0).normal(1, size=(images, channels, *size)).astype(np.float32)
     plan = {"onednn": {"layout": layout, "ways": {"conv": dict.fromkeys(("forward", "weights", "data"), way)}}}
-    found = results(layer, x, backend="onednn", plan=plan, compute="bf16")
-    assert_alike(found, results(layer, x, backend="numpy"), 3e-2)
+    found = results(layer, x, backend="onednn", plan=plan, compute=compute)
+    assert_alike(found, results(layer, x, backend="numpy"), 3e-2 if compute == "bf16" else 1e-5)
 
 
 @given(

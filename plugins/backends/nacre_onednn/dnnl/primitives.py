@@ -208,21 +208,33 @@ class _Primitive(Handle):
 class Primitive:
     """A primitive of oneDNN: `info` names its code.
 
+    Args:
+        function: the C function that makes it, such as "convolution_forward".
+        arguments: what the function takes.
+        wrong: code that must not run is named so, or part of it: it computes something else.
+
     Raises:
         Unimplemented: oneDNN has nothing, or only its reference code, which is a hundred times slower.
     """
 
-    def __init__(self, function: str, *arguments: Any) -> None:
+    def __init__(self, function: str, *arguments: Any, wrong: str | None = None) -> None:
         here = library()
         handle = ctypes.c_void_p()
         here.call(f"{function}_primitive_desc_create", ctypes.byref(handle), *map(_passed, arguments))
         self._desc = _PrimitiveDesc(handle)
-        name = ctypes.c_char_p()
-        here.call("primitive_desc_query", handle, dnnl.INFO, 0, ctypes.byref(name))
-        self.info = (name.value or b"").decode()
+        self.info = self._name()
+        while wrong is not None and wrong in self.info:
+            if here.functions.dnnl_primitive_desc_next_impl(handle) != dnnl.SUCCESS:
+                raise Unimplemented(f"oneDNN has no right code for this {function.replace('_', ' ')}")
+            self.info = self._name()
         if "ref" in self.info.replace("+", ":").split(":"):  # such as conv:any+ref:any
             raise Unimplemented(f"oneDNN has only reference code for this {function.replace('_', ' ')}")
         self._made: _Primitive | None = None
+
+    def _name(self) -> str:
+        name = ctypes.c_char_p()
+        library().call("primitive_desc_query", self._desc.handle, dnnl.INFO, 0, ctypes.byref(name))
+        return (name.value or b"").decode()
 
     @property
     def desc(self) -> _PrimitiveDesc:

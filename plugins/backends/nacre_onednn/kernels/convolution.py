@@ -79,6 +79,9 @@ class Forms:
             dims([axis.pad for axis in g.axes]),
             dims([axis.behind for axis in g.axes]),
         )
+        far = any(2 * max(axis.pad, axis.behind) >= axis.kernel for axis in g.axes)
+        self.wrong = "jit:" if len(g.axes) == 3 and far else None
+        """Code of the gradient of the weights that is wrong in oneDNN 3.2: windows reach far over the edge."""
 
     def lay(self, shape: tuple[int, ...], axes: int) -> tuple[tuple[int, ...], Desc]:
         """Return the shape of plain weights as oneDNN counts their axes, and how they lie; `axes` are the kernel's."""
@@ -96,7 +99,7 @@ class Forms:
         weights = [self.free_gradient, self.bias] if stage == "weights" else [self.free_weight]
         return Primitive(
             f"{self.KIND}_backward_{stage}", library().engine, self.ALGORITHM,
-            x, *weights, y, *self.sizes, hint, attributes(),
+            x, *weights, y, *self.sizes, hint, attributes(), wrong=self.wrong if stage == "weights" else None,
         )  # fmt: skip
 
 
@@ -109,8 +112,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     next pixel, times 0, so that a NaN there spreads: such sums are computed in float32 (those of three channels also in
     bf16, with a fourth one of zeros). With AMX so are those of two and four channels. So is what oneDNN 3.2 gets wrong
     in bf16: the gradient of filters that reach over more than the whole image, or with padding have pixels between
-    them. And with AMX windows like these of three axes, and windows of an even width with an even stride and no padding
-    over 16, 48, 80, ... channels.
+    them. And with AMX windows that have pixels between them, those of three axes that reach over more than the image,
+    and those of an even width with an even stride and no padding, unless channels are a multiple of 32.
 
     In phase predict, in float32, it computes the BatchNorm behind it too: `norm`, whose slope and shift become part of
     copies of weights and bias.
@@ -176,9 +179,10 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             return inside and all(axis.stride <= axis.kernel or axis.pad == 0 for axis in axes)
         if not library().amx:
             return True
-        if len(axes) == 3 and not (inside and all(axis.stride <= axis.kernel for axis in axes)):
+        close = all(axis.stride <= axis.kernel for axis in axes)
+        if not (close and inside) if len(axes) == 3 else not close and any(axis.kernel > 1 for axis in axes):
             return False
-        even = channels % 32 == 16 and last.kernel % 2 == 0 == last.stride % 2
+        even = channels % 32 > 0 and last.kernel % 2 == 0 == last.stride % 2
         return not even or last.pad > 0 or last.dilation > 1
 
     def _make_ours(self) -> dict[str, DirectConvolution]:
