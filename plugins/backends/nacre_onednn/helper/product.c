@@ -23,7 +23,8 @@ void run_product_panels(const struct machine *machine, const struct operation *o
     share_out(machine, op, loops(p->split)->panels, pieces_of(p->columns, 2 * loops(p->split)->lanes), 1);
 }
 
-/* Threads share the rows, or the columns where their shares are more alike then, or the rows so few that reading b takes long. */
+/* Threads share the rows, or the columns where their shares are more alike then, or the rows so few that reading b takes long: of
+ * split numbers, whose parts are larger, a thread reads those that it has laid itself. */
 void run_product(const struct machine *machine, const struct operation *op) {
     struct operation part = *op;
     struct product *o = &part.product;

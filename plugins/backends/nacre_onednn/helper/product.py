@@ -8,7 +8,7 @@ from nacre import number_of_threads
 
 from ..dnnl.primitives import Call, HelperCall
 from ..record import rounded_up
-from .native import CONSTANTS, LANES, has_amx, lanes
+from .native import CONSTANTS, LANES, lanes
 
 DEPTH, SHALLOW, TOGETHER = (CONSTANTS[f"PRODUCT_{name}"] for name in ("DEPTH", "SHALLOW", "TOGETHER"))
 
@@ -26,11 +26,6 @@ class PanelProduct:
 
     def __init__(self, rows: int, features: int, outputs: int, *, keeps: bool, split: bool = False) -> None:
         self.rows, self.features, self.outputs, self.keeps, self.split = rows, features, outputs, keeps, split
-
-    @property
-    def usual(self) -> bool:
-        """Whether it can be computed here."""
-        return has_amx() if self.split else lanes() > 0
 
     def forward(self, x: str, weight: str, bias: str, y: str, *, relu: bool = False) -> list[Call]:
         """Return the calls of y; `bias` is "" where there is none. `relu`: with ReLU behind it."""

@@ -151,7 +151,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         self.geometry = declare(self, layer, backend, inputs, self.GEOMETRY)
         self.relu = is_relu(layer.neuron)
         summed = {"forward": inputs[0].shape[1], "data": layer.n_filter}
-        self.right = {stage: self._adds_up(stage, count // layer.n_group) for stage, count in summed.items()}
+        channels = {stage: count // layer.n_group for stage, count in summed.items()}
+        self.right = {stage: self._adds_up(stage, c) and self._is_usual(stage, c) for stage, c in channels.items()}
         self.right["weights"] = self._is_usual("weights")
         self.forms, self.exact = self.make_forms(bias=layer.bias)
         if self.relu:
@@ -169,7 +170,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         """Return whether oneDNN adds up so many channels in bf16 without reading others, times 0."""
         packed = library().amx and self.OF_OURS[stage] == "forward" and self.layer.n_group == 1
         packed = packed and channels <= MOST_PACKED and self.geometry.axes[-1].kernel > 1
-        return channels % 2 == 0 and not packed and self._is_usual(stage, channels)
+        return channels % 2 == 0 and not packed
 
     def _is_usual(self, stage: str, channels: int = 0) -> bool:
         """Return whether windows lie so that oneDNN multiplies the right numbers of bf16."""
@@ -179,8 +180,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             return inside and all(axis.stride <= axis.kernel or axis.pad == 0 for axis in axes)
         if not library().amx:
             return True
-        close = all(axis.stride <= axis.kernel for axis in axes)
-        if not (close and inside) if len(axes) == 3 else not close and any(axis.kernel > 1 for axis in axes):
+        apart = any(axis.stride > axis.kernel for axis in axes) and any(axis.kernel > 1 for axis in axes)
+        if apart or (len(axes) == 3 and not inside):
             return False
         even = channels % 32 > 0 and last.kernel % 2 == 0 == last.stride % 2
         return not even or last.pad > 0 or last.dilation > 1
