@@ -29,7 +29,7 @@ void run_product(const struct machine *machine, const struct operation *op) {
     struct operation part = *op;
     struct product *o = &part.product;
     const struct product_loops *l = loops(o->split);
-    const int64_t blocks = pieces_of(o->columns, 2 * l->lanes), threads = threads_of(machine, op), height = l->height;
+    const int64_t blocks = pieces_of(o->columns, o->split ? SPLIT_SIDE : LANES), threads = threads_of(machine, op), height = l->height;
     o->tiles = pieces_of(o->rows, height);
     const int64_t even = pieces_of(o->tiles, threads) * threads;
     const int64_t tiles = !o->split && 2 * o->rows >= even * height ? even : o->tiles;

@@ -17,7 +17,7 @@
 
 /* A block of c has SIDE rows and columns, in four tiles. A step adds up SIDE numbers of each sum: of a or of b it reads two
  * tiles, of 16 rows of 16 pairs, which have three PARTS each. The pairs are of numbers that are WIDTH apart. */
-enum { SIDE = 2 * WIDTH, PARTS = 3, TILE = WIDTH * SIDE, OF_STEP = 2 * PARTS * TILE };
+enum { SIDE = SPLIT_SIDE, PARTS = 3, TILE = WIDTH * SIDE, OF_STEP = 2 * PARTS * TILE };
 enum { DEPTH = SPLIT_DEPTH, TOGETHER = SPLIT_TOGETHER, SHALLOW = SPLIT_SHALLOW, MANY = SPLIT_MANY };
 enum { NEARBY = 1 << 17 }; /* numbers of b that stay in the second cache with others */
 

@@ -224,13 +224,13 @@ ON static void some_columns(const struct product *o, int64_t start, int64_t stop
         }
 }
 
-/* c = a b. Scratch: some tiles of a, for each worker. Pieces are tiles, or pairs of panels. */
+/* c = a b. Scratch: some tiles of a, for each worker. Pieces are tiles, or blocks of LANES columns. */
 ON static void multiply(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const struct product *o = &op->product;
     float *a = o->scratch + worker * TOGETHER * TILE;
     if (start == stop) return;
     if (o->by_columns)
-        some_columns(o, 0, o->tiles, start * 2 * WIDTH, smaller(stop * 2 * WIDTH, o->columns), a);
+        some_columns(o, 0, o->tiles, start * LANES, smaller(stop * LANES, o->columns), a);
     else
         some_columns(o, start, stop, 0, o->columns, a);
 }

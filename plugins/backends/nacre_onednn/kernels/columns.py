@@ -47,6 +47,10 @@ MOST_BYTES_WITH_AMX = 1 << 25
 """The same where AMX multiplies, for any number of windows: oneDNN 3.2's convolutions take longer than its products."""
 
 
+MOST_IMAGES = 16
+"""Images in predictions up to which AMX does not multiply float32: nets take up to 1.5 times as long as trials tell."""
+
+
 class ColumnsConvolution(DirectConvolution):
     """The stages of a convolution with few windows, so that reading or writing the filters takes most time.
 
@@ -210,7 +214,9 @@ class SplitConvolution(PanelsConvolution):
     SPLIT = True
 
     def has(self, stage: str) -> bool:
-        return has_amx() and super().has(stage)
+        """Return whether it computes a stage: but not in predictions of few images."""
+        few = self.keeps and self.sizes.images <= MOST_IMAGES
+        return has_amx() and not few and super().has(stage)
 
     @property
     def by_amx(self) -> bool:
