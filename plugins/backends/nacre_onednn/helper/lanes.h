@@ -98,4 +98,14 @@ ON static inline void scatter(const float *lanes, float *rows, int64_t apart, in
     }
 }
 
+/* Adds up rows of numbers, of which there are `columns`: written, or added. */
+ON static inline void add_up_rows(const float *rows, int64_t apart, int64_t count, float *to, int64_t columns, int64_t adds) {
+    for (int64_t column = 0; column < columns; column += WIDTH) {
+        const int64_t left = columns - column;
+        WIDE sums[4] = {adds ? load_first(to + column, left) : ZERO(), ZERO(), ZERO(), ZERO()};
+        for (int64_t row = 0; row < count; row++) sums[row % 4] = ADD(sums[row % 4], load_first(rows + row * apart + column, left));
+        store_first(to + column, left, ADD(ADD(sums[0], sums[1]), ADD(sums[2], sums[3])));
+    }
+}
+
 #endif

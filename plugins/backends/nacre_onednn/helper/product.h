@@ -17,16 +17,18 @@ extern const struct product_loops product_on_avx2, product_on_avx512, product_on
 /* The narrower of x and dy is multiplied from the left, by tiles of its columns, and the other by panels. */
 struct turned {
     const float *a, *b;
-    float *c;
+    float *c, *db;         /* of the part, in `sums` where there are any; db may be NULL */
     int64_t rows, columns; /* of c, which is dw, or its transpose if it `lies_turned` */
     int lies_turned;
 };
 
 static inline struct turned turned(const struct product_gradient *o, int64_t part) {
     const int lies_turned = o->features < o->outputs;
-    float *c = o->sums ? o->sums + part * o->outputs * o->features : o->dw;
-    if (lies_turned) return (struct turned){o->x, o->dy, c, o->features, o->outputs, 1};
-    return (struct turned){o->dy, o->x, c, o->outputs, o->features, 0};
+    const int64_t size = o->outputs * o->features;
+    float *c = o->sums ? o->sums + part * size : o->dw;
+    float *db = o->db && o->sums ? o->sums + o->parts * size + part * o->outputs : o->db;
+    if (lies_turned) return (struct turned){o->x, o->dy, c, db, o->features, o->outputs, 1};
+    return (struct turned){o->dy, o->x, c, db, o->outputs, o->features, 0};
 }
 
 /* The first row of a tile, where all have almost the same number of rows: the first ones have one more. */

@@ -87,5 +87,6 @@ class PanelProduct:
 
     def _bytes(self, inner: int, columns: int) -> int:
         if self.split:
-            return 6 * rounded_up(inner, 2 * LANES) * rounded_up(columns, 2 * LANES)
+            side = CONSTANTS["SPLIT_SIDE"]
+            return 6 * rounded_up(inner, side) * rounded_up(columns, side)
         return 4 * inner * rounded_up(columns, 2 * lanes())

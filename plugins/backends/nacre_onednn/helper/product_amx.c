@@ -267,16 +267,6 @@ ON static void multiply(const struct operation *op, int64_t start, int64_t stop,
     _tile_release();
 }
 
-/* Adds up rows of numbers, of which there are `columns`: written, or added. */
-ON static void add_up(const float *rows, int64_t apart, int64_t count, float *to, int64_t columns, int64_t adds) {
-    for (int64_t column = 0; column < columns; column += WIDTH) {
-        const int64_t left = columns - column;
-        WIDE sums[4] = {adds ? load_first(to + column, left) : ZERO(), ZERO(), ZERO(), ZERO()};
-        for (int64_t row = 0; row < count; row++) sums[row % 4] = ADD(sums[row % 4], load_first(rows + row * apart + column, left));
-        store_first(to + column, left, ADD(ADD(sums[0], sums[1]), ADD(sums[2], sums[3])));
-    }
-}
-
 /* A part's products for some of the columns: bands of b are laid while the ones before are multiplied by some of a. */
 ON static void some_products(const struct product_gradient *o, int64_t part, int64_t from, int64_t to, uint16_t *scratch) {
     const struct turned t = turned(o, part);
@@ -284,7 +274,6 @@ ON static void some_products(const struct product_gradient *o, int64_t part, int
     const struct matrix a = {t.a, t.rows, stop, 1}, b = {t.b, t.columns, stop, 1};
     uint16_t *now = scratch + MANY * of_band(SHALLOW), *after = now + of_band(SHALLOW);
     float *spare = (float *)(after + of_band(SHALLOW));
-    float *db = o->db && o->sums ? o->sums + o->parts * o->outputs * o->features + part * o->outputs : o->db;
     for (int64_t begin = start; begin < stop; begin += SHALLOW)
         for (int64_t first = 0; first < o->tiles; first += MANY) {
             const int64_t inner = smaller(SHALLOW, stop - begin), steps = pieces_of(inner, SIDE), many = smaller(MANY, o->tiles - first);
@@ -292,8 +281,8 @@ ON static void some_products(const struct product_gradient *o, int64_t part, int
             for (int64_t step = 0; step < steps; step++)
                 for (int64_t one = 0; one < many; one++)
                     lay_turned(&a, (first + one) * SIDE, begin + step * SIDE, scratch + (one * steps + step) * OF_STEP);
-            if (db && !t.lies_turned && from == 0)
-                add_up(t.a + begin * t.rows + first * SIDE, t.rows, inner, db + first * SIDE, lines, begin > start);
+            if (t.db && !t.lies_turned && from == 0)
+                add_up_rows(t.a + begin * t.rows + first * SIDE, t.rows, inner, t.db + first * SIDE, lines, begin > start);
             struct laying next = laying(&b, from, 1, begin, steps, now);
             lay_rows(&next, next.left);
             struct block block = {
@@ -309,8 +298,8 @@ ON static void some_products(const struct product_gradient *o, int64_t part, int
                     block.rows = t.rows - row, block.columns = to - column;
                     multiply_block(&block);
                 }
-                if (db && t.lies_turned && first == 0)
-                    add_up(t.b + begin * t.columns + column, t.columns, inner, db + column, smaller(SIDE, to - column), begin > start);
+                if (t.db && t.lies_turned && first == 0)
+                    add_up_rows(t.b + begin * t.columns + column, t.columns, inner, t.db + column, smaller(SIDE, to - column), begin > start);
                 lay_rows(&next, next.left);
                 uint16_t *laid = after;
                 after = now, now = laid;

@@ -235,20 +235,12 @@ ON static void multiply(const struct operation *op, int64_t start, int64_t stop,
         some_columns(o, start, stop, 0, o->columns, a);
 }
 
-/* The sums of the columns of a panel, or of a tile that is TURNED, for the first `count` of them: written, or added. */
-ON static void add_up(const float *panel, int64_t inner, float *to, int64_t count, int64_t adds) {
-    WIDE sums[4] = {adds ? load_first(to, count) : ZERO(), ZERO(), ZERO(), ZERO()};
-    for (int64_t k = 0; k < inner; k++) sums[k % 4] = ADD(sums[k % 4], LOAD(panel + k * WIDTH));
-    store_first(to, count, ADD(ADD(sums[0], sums[1]), ADD(sums[2], sums[3])));
-}
-
 /* A part's products for some of the columns. Numbers of a are laid into tiles, and those of b into two panels that stay in a
  * core's caches while all tiles are multiplied by them; what is laid next is fetched, a part before each tile. */
 ON static void some_products(const struct product_gradient *o, int64_t part, int64_t from, int64_t to, float *scratch) {
     const struct turned t = turned(o, part);
     const int64_t start = part * o->rows / o->parts, stop = (part + 1) * o->rows / o->parts;
     float *left = scratch + TOGETHER * TILE, *right = left + SHALLOW * WIDTH;
-    float *db = o->db && o->sums ? o->sums + o->parts * o->outputs * o->features + part * o->outputs : o->db;
     for (int64_t begin = start; begin < stop; begin += SHALLOW)
         for (int64_t first = 0; first < o->tiles; first += TOGETHER) {
             const int64_t inner = smaller(SHALLOW, stop - begin), many = smaller(TOGETHER, o->tiles - first);
@@ -257,8 +249,8 @@ ON static void some_products(const struct product_gradient *o, int64_t part, int
             int64_t rows[TOGETHER + 1];
             for (int64_t one = 0; one <= many; one++) rows[one] = first_row(t.rows, o->tiles, first + one);
             turn_tiles(t.a + begin * t.rows, t.rows, rows, many, inner, scratch);
-            for (int64_t one = 0; db && !t.lies_turned && from == 0 && one < many; one++)
-                add_up(scratch + one * TILE, inner, db + rows[one], rows[one + 1] - rows[one], begin > start);
+            for (int64_t one = 0; t.db && !t.lies_turned && from == 0 && one < many; one++)
+                add_up_rows(scratch + one * TILE, WIDTH, inner, t.db + rows[one], rows[one + 1] - rows[one], begin > start);
             struct place p = {
                 .b = left, .inner = inner, .panel = SHALLOW, .apart = t.columns, .adds = begin > start, .least = -INFINITY,
                 .turn = inner, .beside = WIDTH,
@@ -275,9 +267,9 @@ ON static void some_products(const struct product_gradient *o, int64_t part, int
                     tiles[rows[one + 1] - rows[one]][one || lays ? TURNED : LAID]
                          [p.columns <= WIDTH ? NARROW : steps == STEPS ? LONG : ONE_STEP](&p);
                 }
-                if (!db || !t.lies_turned || first) continue;
-                add_up(left, inner, db + column, smaller(p.columns, WIDTH), p.adds);
-                if (p.columns > WIDTH) add_up(right, inner, db + column + WIDTH, smaller(p.columns - WIDTH, WIDTH), p.adds);
+                if (!t.db || !t.lies_turned || first) continue;
+                add_up_rows(left, WIDTH, inner, t.db + column, smaller(p.columns, WIDTH), p.adds);
+                if (p.columns > WIDTH) add_up_rows(right, WIDTH, inner, t.db + column + WIDTH, smaller(p.columns - WIDTH, WIDTH), p.adds);
             }
         }
 }
@@ -301,9 +293,8 @@ ON static void add_parts(const struct operation *op, int64_t start, int64_t stop
     const struct turned t = turned(o, 0);
     (void)worker;
     for (int64_t i = 0; o->db && start == 0 && i < o->outputs; i++) {
-        const float *from = o->sums + o->parts * o->outputs * o->features + i;
-        o->db[i] = from[0];
-        for (int64_t part = 1; part < o->parts; part++) o->db[i] += from[part * o->outputs];
+        o->db[i] = t.db[i];
+        for (int64_t part = 1; part < o->parts; part++) o->db[i] += t.db[part * o->outputs + i];
     }
     for (int64_t first = start * WIDTH; first < smaller(stop * WIDTH, t.rows); first += WIDTH) {
         const int64_t count = smaller(WIDTH, t.rows - first);

@@ -155,22 +155,22 @@ class ColumnsConvolution(DirectConvolution):
         self, source: Buffer, shape: tuple[int, int], result: Buffer, bias: str = "", *, turned: bool = False
     ) -> list[Call]:
         """Return the calls of a product with the laid filters, read as a matrix or turned, and a bias behind."""
-        strides = (1, shape[0]) if turned else (shape[1], 1)
         row = plain(1, shape[1]) if bias else None
         weight = free(*shape, dtype=self.dtype)
         primitive = Primitive("matmul", library().engine, source[1], weight, row, result[1], attributes())
-        calls, weight = self._packed(shape, strides, primitive.memory(dnnl.WEIGHTS))
+        calls, weight = self._packed(shape, primitive.memory(dnnl.WEIGHTS), turned=turned)
         buffers = {arg.SRC: source, arg.WEIGHT: weight, arg.DST: result}
         if row is not None:
             buffers[arg.BIAS] = (bias, row)
         return [*calls, call(primitive, buffers)]
 
-    def _packed(self, shape: tuple[int, int], strides: tuple[int, int], inner: Desc) -> tuple[list[Call], Buffer]:
-        """Return the calls that lay the filters and copy them into the layout `inner`, and the buffer to read."""
-        kept, name, source = "Windows' " if self.keeps else "windows' ", self.names[0], strided(shape, strides)
+    def _packed(self, shape: tuple[int, int], inner: Desc | None, *, turned: bool) -> tuple[list[Call], Buffer]:
+        """Return the calls that lay the filters, and copy them if a layout is given, and the buffer to read."""
+        strides = (1, shape[0]) if turned else (shape[1], 1)
+        source = strided(shape, strides, self.dtype if self.cells > 1 else "float32")
+        kept, name, inner = "Windows' " if self.keeps else "windows' ", self.names[0], inner or source
         calls: list[Call] = []
         if self.cells > 1:
-            source = strided(shape, strides, self.dtype)
             target = f"{kept}laid weight" if inner == source else "laid weight"
             laid = plain(*self._filters.shape, dtype=self.dtype)
             calls, name = reorder(name, self._filters, target, laid), target
@@ -195,8 +195,7 @@ class PanelsConvolution(ColumnsConvolution):
         self, source: Buffer, shape: tuple[int, int], result: Buffer, bias: str = "", *, turned: bool = False
     ) -> list[Call]:
         inside, filters = shape if turned else reversed(shape)
-        strides = (1, inside) if turned else (inside, 1)
-        calls, (weight, _) = self._packed(shape, strides, strided(shape, strides))
+        calls, (weight, _) = self._packed(shape, None, turned=turned)
         ours = PanelProduct(self.windows, inside, filters, keeps=self.keeps, split=self.SPLIT)
         if turned:
             return [*calls, *ours.forward(source[0], weight, bias, result[0], relu=self.relu)]
