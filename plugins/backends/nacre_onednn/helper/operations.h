@@ -418,8 +418,8 @@ struct winograd_filters {
 enum { PRODUCT_DEPTH = 512, PRODUCT_TOGETHER = 16 }; /* products of a sum, and tiles of rows, at a time */
 enum { PRODUCT_SHALLOW = 192 };                      /* products of a sum of which two panels stay in the first cache */
 
-/* The same where numbers are split, see product_amx.c: rows and columns of a block, products of a sum, and bands of rows or of dw, at a time; and the numbers of
- * bf16 that a worker needs for them. */
+/* The same where numbers are split, see product_amx.c: rows and columns of a block, products of a sum, and bands of rows or of dw,
+ * at a time; and the numbers of bf16 that a worker needs for them. */
 enum { SPLIT_SIDE = 32, SPLIT_DEPTH = 512, SPLIT_TOGETHER = 4, SPLIT_SHALLOW = 256, SPLIT_MANY = 16, SPLIT_ROOM = 444416 };
 
 /* c (rows, columns) = a (rows, inner) b (inner, columns) + bias, and ReLU behind it. The rows of b are panels, as
