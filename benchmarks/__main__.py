@@ -9,7 +9,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from . import summary
 from .nets import NETS, describe
@@ -41,14 +43,17 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=0, help="records in a batch, instead of each net's own number")
     parser.add_argument("--threads", type=int, help="2 by default")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--out", type=Path, help="a file of the results; the same command goes on where it ended")
     arguments = parser.parse_args(words)
     wanted = cases(arguments)
-    print(machine(*sorted({case.threads for case in wanted})))
+    told = machine(*sorted({case.threads for case in wanted}))
+    results = Results(arguments, told)
+    print(told)
     rows: list[Row] = []
     unmeasured = len(wanted)
     with suppress(KeyboardInterrupt):  # what there is by then is summed up all the same
         for case in wanted:
-            rows += measured(case, arguments)
+            rows += results.of(case) or results.put(case, measured(case, arguments))
             unmeasured -= 1
     print("\n" + "\n".join(summary.table(rows)), flush=True)
     if wrong := summary.verdict(rows, unmeasured):
@@ -69,6 +74,37 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
         for batch in ([0, 1] if every and predict and not arguments.batch else [arguments.batch])
         for threads in ([arguments.threads] if arguments.threads else [2, 1] if every else [2])
     ]
+
+
+class Results:
+    """The lines of the summary in the file of `--out`, those apart that could not be measured: they are tried again.
+
+    It refuses the file of another machine, of other versions or of other options.
+    """
+
+    def __init__(self, arguments: argparse.Namespace, told: str) -> None:
+        self.file: Path | None = arguments.out
+        options = {name: value for name, value in vars(arguments).items() if name != "out"}
+        self.kept: dict[str, Any] = {"machine": told.rpartition("; ")[0], "options": options, "rows": {}}
+        if self.file and self.file.exists():
+            kept = json.loads(self.file.read_text(encoding="utf-8"))
+            for told in ("machine", "options"):
+                if kept[told] != self.kept[told]:
+                    raise SystemExit(f"{self.file} has the {told} {kept[told]}, and this is {self.kept[told]}")
+            self.kept = kept
+
+    def of(self, case: Case) -> list[Row]:
+        """Return what an earlier run has of a case, or nothing."""
+        return [Row(**row) for row in self.kept["rows"].get(str(case), ())]
+
+    def put(self, case: Case, rows: list[Row]) -> list[Row]:
+        """Keep the lines of a case, and return them."""
+        from nacre.files import atomic_write
+
+        if self.file and not any(row.problem for row in rows):
+            self.kept["rows"][str(case)] = [asdict(row) for row in rows]
+            atomic_write(self.file, json.dumps(self.kept, indent=1).encode())
+        return rows
 
 
 def measured(case: Case, arguments: argparse.Namespace) -> list[Row]:

@@ -299,6 +299,22 @@ def test_a_run_that_is_interrupted_sums_up_what_there_is(
     assert len(rows) == 2 and ended == "the run was interrupted before 2 of its tables"
 
 
+def test_a_run_goes_on_where_it_ended(
+    bench: Any, sides: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = f"--net LeNet-64 --net MLP-128 --net U-Net-8 --out {tmp_path / 'results'}"
+    sides["JAX"] = KeyboardInterrupt()
+    before, _ = summed_up(bench, capsys, words)
+    sides |= {"PyTorch eager": 1.0, "JAX": SystemExit("JAX ended by itself")}
+    rows, ended = summed_up(bench, capsys, words)
+    assert rows[:2] == before and ended == "1 of 5 lines are below their floors; 1 of 5 lines could not be measured"
+    sides["JAX"] = 0.5
+    again, ended = summed_up(bench, capsys, words)
+    assert again[:2] == before and again[-2:] == rows[-2:] and " | 0.50 (0.50 to 0.50) | JAX | " in again[2]
+    with pytest.raises(SystemExit, match=r"results has the options .*U-Net-8.*, and this is .*\['LeNet-64'\]"):
+        bench.main(["--net", "LeNet-64", "--out", str(tmp_path / "results")])
+
+
 def test_a_peer_that_is_not_installed_is_missing_in_the_summary(
     bench: Any, sides: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
