@@ -101,7 +101,7 @@ def test_convolutions_agree_with_numpy(
 ) -> None:
     layer = ConvolutionLayer(name="conv", bottoms="x", tops="y", n_filter=filters, **fields)
     shape = (images, channels, *size)
-    ours = DirectConvolution(Geometry(layer, shape), relu=False, keeps=False)
+    ours = DirectConvolution(Geometry(layer, shape), keeps=False)
     ways = {part: DIRECTLY for part in ("forward", "weights", "data") if ours.has(part)}
     assert {"forward", "weights"} <= set(ways)
     random = np.random.default_rng(0).normal(1, size=shape).astype(np.float32)  # sums of both signs would cancel out
@@ -209,7 +209,7 @@ def test_deconvolutions_agree_with_numpy(
     random = np.random.default_rng(0).normal(1, size=shape).astype(np.float32)
     expected = results(layer, random, backend="numpy")
     for way, kind in ((DIRECTLY, DirectConvolution), (BY_WINOGRAD, WinogradConvolution)):
-        ours = kind(Transposed(layer, shape), relu=False, keeps=False)
+        ours = kind(Transposed(layer, shape), keeps=False)
         stages = {"forward": "data", "weights": "weights", "data": "forward"}
         ways = {stage: way for stage, theirs in stages.items() if ours.has(theirs)}
         assert way == BY_WINOGRAD or {"weights", "data"} <= set(ways)
@@ -252,7 +252,7 @@ def test_products_of_windows_agree_with_numpy(
     stages = {stage: stage for stage in turned} if kind is ConvolutionLayer else turned
     summed = {"forward": channels, "weights": 2, "data": fields["n_filter"]}
     product = {AS_PRODUCT: ColumnsConvolution, PANELS: PanelsConvolution, SPLIT: SplitConvolution}[way]
-    ours = product(geometry, relu=False, keeps=False)
+    ours = product(geometry, keeps=False)
     ways = {stage: way for stage, theirs in stages.items() if ours.has(theirs)}
     assert ours.windows > 256 or ways.keys() == stages.keys()
     ways = {stage: way for stage in ways if not narrow or summed[stage] % 2 == 0}
@@ -381,7 +381,7 @@ def test_threads_change_no_bit_of_filters_of_one_channel(channels: int, side: in
     fields: dict[str, Any] = {"n_filter": channels, "n_group": channels, "kernel": 3, "pad": 1}
     layer = ConvolutionLayer(name="conv", bottoms="x", tops="y", **fields)
     shape = (1, channels, side, side)
-    ours = DepthwiseConvolution(Geometry(layer, shape), relu=relu, keeps=False)
+    ours = DepthwiseConvolution(Geometry(layer, shape), keeps=False)
     random = np.random.default_rng(0)
     sizes = {"x": shape[1] * side**2, "weight": 9 * channels, "bias": channels}
     given = {name: random.normal(1, size=size).astype(np.float32) for name, size in sizes.items()}
@@ -445,7 +445,7 @@ def parts_of(
     fields: dict[str, Any], shape: tuple[int, ...], kind: type[DirectConvolution] = DirectConvolution, **options: Any
 ) -> set[str]:
     geometry = Geometry(ConvolutionLayer(bottoms="x", tops="y", **fields), shape)
-    ours = kind(geometry, relu=False, keeps=False, **options)
+    ours = kind(geometry, keeps=False, **options)
     return {part for part in ("forward", "weights", "data") if ours.has(part)}
 
 
@@ -485,7 +485,7 @@ def test_what_is_left_to_onednn() -> None:
 def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct, "number_of_threads", lambda: 3)
     layer = ConvolutionLayer(bottoms="x", tops="y", n_filter=23, kernel=3, pad=1, neuron=ReLU())
-    ours = DirectConvolution(Geometry(layer, (70, 5, 6, 7)), relu=True, keeps=False)
+    ours = DirectConvolution(Geometry(layer, (70, 5, 6, 7)), keeps=False)
     x, y = describe((70, 5, 6, 7), CHANNELS_LAST), describe((70, 23, 6, 7), CHANNELS_LAST)
     random = np.random.default_rng(0)
     given = {name: random.normal(size=size).astype(np.float32) for name, size in
@@ -527,7 +527,7 @@ def test_workers_share_the_gradient_of_filters(
             x, dy = (exact.widen(exact.narrow(one)) for one in (x, dy))
         windows = sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), geometry.top[2:], (2, 3))
         expected = np.einsum("ncijyx,nfyx->fcij", windows.astype(np.float64), dy, optimize=True)
-        calls = WinogradConvolution(geometry, relu=False, keeps=False, **options).weights(
+        calls = WinogradConvolution(geometry, keeps=False, **options).weights(
             ("x", describe(x.shape, CHANNELS_LAST, dtype)), ("dy", describe(dy.shape, CHANNELS_LAST, dtype)), "dbias"
         )
         last = {name: np.ascontiguousarray(one.transpose(0, 2, 3, 1)) for name, one in {"x": x, "dy": dy}.items()}

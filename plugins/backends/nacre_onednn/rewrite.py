@@ -1,7 +1,8 @@
 """Rewrites a graph before setup.
 
 ReLU moves behind max pooling, where there are fewer numbers. A sum that alone reads the top of a BatchNorm may compute
-it itself, so that it is never written. In phase predict, filters compute the BatchNorm that alone reads their top.
+it itself, so that it is never written. In phase predict, filters compute the BatchNorm that alone reads their top, and
+the sum behind it.
 """
 
 from __future__ import annotations
@@ -38,20 +39,44 @@ def relu_behind_max_pooling(graph: Graph) -> Graph:
     return graph.with_nodes(changed.get(node.name, node) for node in graph.nodes)
 
 
-MARK = "nacre_onednn: the sum behind it computes its top"
+SUM = "nacre_onednn: the sum behind it computes its top"
 
 
 def sums_behind_batch_norm(graph: Graph) -> Graph:
-    """Mark each BatchNorm whose top only a sum of two blobs reads, and that sum; one BatchNorm for each sum."""
+    """Give each sum of two blobs that alone reads the top of a BatchNorm a `Sum` with it: with the last one below."""
     writers, readers = _ends(graph)
+    written = {top: number for number, node in enumerate(graph.nodes) for top in node.tops}
     changed: dict[str, Node] = {}
     for node in graph.nodes:
         layer = node.layer
         if type(layer) is ElementWiseLayer and type(layer.operation) is Add and len(node.bottoms) == 2:
-            below = (writers[name] for name in node.bottoms if name not in graph.keep and len(readers[name]) == 1)
-            if norm := next((one for one in below if _leaves_its_top(one)), None):
-                changed |= {one.name: replace(one, layer=_marked(one.layer, MARK, True)) for one in (norm, node)}
+            other, last = sorted(node.bottoms, key=lambda name: written.get(name, -1))
+            for name, beside in ((last, other), (other, last)):
+                norm = writers.get(name)
+                if norm and name not in graph.keep and readers[name] == [node] and _leaves_its_top(norm):
+                    waits = written.get(beside, -1) < written.get(norm.bottoms[0], -1)
+                    joined = Sum(node.bottoms.index(name), waits)
+                    changed |= {one.name: replace(one, layer=_marked(one.layer, SUM, joined)) for one in (norm, node)}
+                    break
     return graph.with_nodes(changed.get(node.name, node) for node in graph.nodes)
+
+
+@dataclass
+class Sum:
+    """A BatchNorm and the sum behind it, which may become one; the first has its kernel here.
+
+    `index`: the index of the sum's bottom that is the BatchNorm's top. `waits`: whether the other bottom is there before
+    the layer below the BatchNorm runs.
+    """
+
+    index: int
+    waits: bool
+    norm: Any = None
+
+
+def sum_of(layer: Any) -> Sum | None:
+    """Return what `sums_behind_batch_norm` gave a layer."""
+    return vars(layer).get(SUM)
 
 
 FOLD = "nacre_onednn: the filters below it may take it over"
@@ -90,11 +115,6 @@ def _is_alone(graph: Graph, tops: Sequence[str], readers: dict[str, list[Node]],
     return len(tops) == 1 and tops[0] not in graph.keep and readers[tops[0]] == [node]
 
 
-def is_marked(layer: Any) -> bool:
-    """Return whether `sums_behind_batch_norm` has marked a layer."""
-    return MARK in vars(layer)
-
-
 def _ends(graph: Graph) -> tuple[dict[str, Node], dict[str, list[Node]]]:
     """Return the node that writes each blob, and those that read it."""
     writers = {top: node for node in graph.nodes for top in node.tops if not node.in_place}
@@ -112,7 +132,7 @@ def _leaves_its_top(node: Node) -> bool:
 def _marked(layer: Any, mark: str, value: Any) -> Any:
     """Return a copy of a layer with a mark, and with those that it has."""
     copy = replace(layer)
-    vars(copy).update({name: vars(layer)[name] for name in (MARK, FOLD) if name in vars(layer)})
+    vars(copy).update({name: vars(layer)[name] for name in (SUM, FOLD) if name in vars(layer)})
     vars(copy)[mark] = value
     return copy
 

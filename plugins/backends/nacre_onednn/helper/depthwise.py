@@ -25,8 +25,8 @@ class DepthwiseConvolution(DirectConvolution):
         own = self.groups > 1 and self.sizes.channels == self.sizes.filters == 1
         return lanes() > 0 and stage == "forward" and own and self.flat
 
-    def forward(self, x: Buffer, y: Buffer, bias: str) -> list[Call]:
-        numbers = {**self.sizes.of_windows, "channels": self.groups, "relu": self.relu}
+    def forward(self, x: Buffer, y: Buffer, bias: str, added: str = "", *, relu: bool = False) -> list[Call]:
+        numbers = {**self.sizes.of_windows, "channels": self.groups, "relu": relu}
         shape = numbers["rows"] * numbers["columns"], self.groups
         inner, laid = describe(x[1].shape, CHANNELS_LAST), plain(*shape)
         before, (source, _) = into(*x, inner, "last x")

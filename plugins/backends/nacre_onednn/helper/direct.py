@@ -7,6 +7,7 @@ registers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from nacre import number_of_threads
 from nacre_layers.convolution.geometry import Geometry
@@ -126,20 +127,21 @@ class DirectConvolution:
     """The stages of a convolution of float32 with one or two axes; channels of buffers come last or in blocks.
 
     Args:
-        relu: whether the forward pass applies ReLU.
         keeps: whether the turned filters are kept from pass to pass.
     """
 
     names: tuple[str, str] = ("weight", "dweight")
     """The buffers of the weights and of their gradient."""
+    ADDS: ClassVar[bool] = False
+    """Whether the forward pass can add a blob to its result."""
 
-    def __init__(self, geometry: Geometry, *, relu: bool, keeps: bool) -> None:
+    def __init__(self, geometry: Geometry, *, keeps: bool) -> None:
         g = geometry
         channels = g.weight[1]
         self.groups = g.channels // channels
         deep, *axes = (*[WindowAxis(1, 1)] * (3 - len(g.axes)), *g.axes)
         self.sizes = Sizes(g.images, channels, g.filters // self.groups, deep, tuple(axes))
-        self.relu, self.keeps = relu, keeps
+        self.keeps = keeps
         self.workers = number_of_threads()
         self.flat = len(g.axes) < 3
         self.usual = lanes() > 0 and all(axis.dilation == 1 for axis in g.axes) and deep.stride == 1
@@ -153,11 +155,18 @@ class DirectConvolution:
         sizes = self.sizes.back if stage == "data" else self.sizes
         return all(axis.pad >= 0 for axis in sizes.axes) and sizes.block <= MOST
 
-    def forward(self, x: Buffer, y: Buffer, bias: str) -> list[Call]:
-        """Return the calls of y = x * weight + bias; `bias` is "" where there is none."""
+    def forward(self, x: Buffer, y: Buffer, bias: str, added: str = "", *, relu: bool = False) -> list[Call]:
+        """Return the calls of y = x * weight + bias + added; a name is "" where there is none. `relu`: with ReLU behind.
+
+        What is added lies as y; see `adds_to`.
+        """
         before, source = into(*x, served(x[1]))
         result, after = out_of(*y, served(y[1]))
-        return [*before, *self._convolution(self.sizes, source, bias, result, relu=self.relu), *after]
+        return [*before, *self._convolution(self.sizes, source, bias, result, added, relu=relu), *after]
+
+    def adds_to(self, y: Desc) -> bool:
+        """Return whether the forward pass can add a blob to results that lie so."""
+        return self.ADDS and served(y) == y
 
     def data(self, dx: Buffer, dy: Buffer) -> list[Call]:
         """Return the calls of dx from dy: a convolution with filters that are turned round."""
@@ -171,7 +180,15 @@ class DirectConvolution:
         return self.sizes.back
 
     def _convolution(
-        self, sizes: Sizes, source: Buffer, bias: str, result: Buffer, *, relu: bool = False, back: bool = False
+        self,
+        sizes: Sizes,
+        source: Buffer,
+        bias: str,
+        result: Buffer,
+        added: str = "",
+        *,
+        relu: bool = False,
+        back: bool = False,
     ) -> list[Call]:
         (x, x_desc), (y, y_desc) = source, result
         turned = "Turned weight" if self.keeps else "turned weight"

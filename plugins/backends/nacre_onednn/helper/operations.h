@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 45 };
+enum { HELPER_VERSION = 46 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, PAIR_LOSS, PAIR_LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -395,6 +395,7 @@ enum { WINOGRAD_LONG = 256 }; /* numbers of a tile in a cell from which on a lin
 struct winograd {
     const void *x, *dy;
     const float *w, *bias; /* w: as WINOGRAD_FILTERS gives it */
+    const void *other;     /* is added to y, if there is one */
     void *y;
     float *dw, *db;
     float *scratch;
@@ -422,10 +423,10 @@ enum { PRODUCT_SHALLOW = 192 };                      /* products of a sum of whi
  * at a time; and the numbers of bf16 that a worker needs for them. */
 enum { SPLIT_SIDE = 32, SPLIT_DEPTH = 512, SPLIT_TOGETHER = 4, SPLIT_SHALLOW = 256, SPLIT_MANY = 16, SPLIT_ROOM = 444416 };
 
-/* c (rows, columns) = a (rows, inner) b (inner, columns) + bias, and ReLU behind it. The rows of b are panels, as
+/* c (rows, columns) = a (rows, inner) b (inner, columns) + bias + other, and ReLU behind it. The rows of b are panels, as
  * PRODUCT_PANELS gives them. */
 struct product {
-    const float *a, *panels, *bias;
+    const float *a, *panels, *bias, *other;
     float *c, *scratch;
     int64_t rows, inner, columns, relu, split; /* split: whether numbers are multiplied as three of bf16 each */
     int64_t tiles, by_columns; /* set as it runs: tiles of rows, and whether threads share blocks of columns instead */

@@ -27,11 +27,11 @@ class PanelProduct:
     def __init__(self, rows: int, features: int, outputs: int, *, keeps: bool, split: bool = False) -> None:
         self.rows, self.features, self.outputs, self.keeps, self.split = rows, features, outputs, keeps, split
 
-    def forward(self, x: str, weight: str, bias: str, y: str, *, relu: bool = False) -> list[Call]:
-        """Return the calls of y; `bias` is "" where there is none. `relu`: with ReLU behind it."""
+    def forward(self, x: str, weight: str, bias: str, y: str, added: str = "", *, relu: bool = False) -> list[Call]:
+        """Return the calls of y, with `added` added to it; a name is "" where there is none. `relu`: with ReLU behind."""
         panels, laying = self._weight(weight, {"inner": self.features, "columns": self.outputs, "turned": 1})
         sizes = {"rows": self.rows, "inner": self.features, "columns": self.outputs, "relu": relu}
-        return [laying, self._product(x, panels, y, sizes, bias)]
+        return [laying, self._product(x, panels, y, sizes, bias, added)]
 
     def data(self, dy: str, weight: str, dx: str) -> list[Call]:
         """Return the calls of dx = dy W."""
@@ -68,13 +68,16 @@ class PanelProduct:
         numbers = {**sizes, "apart": self.features, "split": self.split}
         return panels, HelperCall(buffers, "product_panels", numbers, once=self.keeps)
 
-    def _product(self, a: str, panels: str, c: str, sizes: Mapping[str, int], bias: str = "") -> Call:
+    def _product(
+        self, a: str, panels: str, c: str, sizes: Mapping[str, int], bias: str = "", added: str = ""
+    ) -> Call:
         rows, inner, columns = sizes["rows"], sizes["inner"], sizes["columns"]
         workers = number_of_threads()
         buffers = {
             "a": (a, 4 * rows * inner),
             "panels": (panels, self._bytes(inner, columns)),
             "bias": (bias, 4 * columns),
+            "other": (added, 4 * rows * columns),
             "c": (c, 4 * rows * columns),
             "scratch": ("scratch", workers * self._room),
         }

@@ -123,7 +123,7 @@ struct block {
     const float *bias;
     float *c, *spare;
     int64_t apart, rows, columns; /* between rows of c, and that there are from here on */
-    int64_t adds;                 /* whether the products are added to c, which has the first ones and the bias */
+    const float *first;           /* what lies like c, and products and bias are added to it: c, or other numbers; or NULL */
     float least;                  /* what is below becomes it: 0 with ReLU */
     struct laying *next;
     int64_t each;                 /* rows of tiles that are laid in a step */
@@ -164,12 +164,12 @@ INLINE_ON void sums(const struct block *o, const float *begin, float *to, int64_
     if (tall && broad) _tile_stored(3, to + WIDTH * apart + WIDTH, 4 * apart);
 }
 
-/* Sums that are added to c are added up in the spare block before, so that those which are large are rounded less often. */
+/* Sums that are added to others are added up in the spare block before, so that those which are large are rounded less often. */
 ON static void multiply_block(const struct block *o) {
     static const float zeros[SIDE];
     const int64_t rows = smaller(o->rows, SIDE), columns = smaller(o->columns, SIDE);
-    const int direct = !o->adds && rows % WIDTH == 0 && columns % WIDTH == 0;
-    const float *begin = o->bias && !o->adds ? o->bias : zeros;
+    const int direct = !o->first && rows % WIDTH == 0 && columns % WIDTH == 0;
+    const float *begin = o->bias ? o->bias : zeros;
     float *to = direct ? o->c : o->spare;
     int64_t apart = direct ? o->apart : SIDE;
     if (!direct && begin == o->bias) { /* which ends where c does */
@@ -188,9 +188,10 @@ ON static void multiply_block(const struct block *o) {
     if (direct && o->least) return;
     for (int64_t row = 0; row < rows; row++)
         for (int64_t column = 0; column < columns; column += WIDTH) {
-            float *c = o->c + row * o->apart + column;
-            const WIDE sum = LOAD(to + row * apart + column);
-            store_first(c, columns - column, MAX(ALL(o->least), o->adds ? ADD(load_first(c, columns - column), sum) : sum));
+            const int64_t at = row * o->apart + column;
+            WIDE sum = LOAD(to + row * apart + column);
+            if (o->first) sum = ADD(load_first(o->first + at, columns - column), sum);
+            store_first(o->c + at, columns - column, MAX(ALL(o->least), sum));
         }
 }
 
@@ -236,7 +237,7 @@ ON static void some_columns(const struct product *o, int64_t start, int64_t stop
             next = laying(&a, (first + together) * SIDE, larger(smaller(together, stop - first - together), 0), begin, steps, after);
             next.ahead = together * SIDE * o->inner;
             struct block block = {
-                .steps = steps, .spare = spare, .apart = o->columns, .adds = begin > 0, .next = &next,
+                .steps = steps, .spare = spare, .apart = o->columns, .next = &next,
                 .least = o->relu && begin + inner == o->inner ? 0 : -INFINITY, .each = pieces_of(SIDE, blocks),
             };
             for (int64_t column = from; column < to; column += SIDE)
@@ -244,7 +245,8 @@ ON static void some_columns(const struct product *o, int64_t start, int64_t stop
                     const int64_t row = (first + one) * SIDE;
                     block.a = now + one * steps * OF_STEP;
                     block.b = (const uint16_t *)o->panels + column / SIDE * of_band(o->inner) + begin / SIDE * OF_STEP;
-                    block.bias = o->bias ? o->bias + column : 0, block.c = o->c + row * o->columns + column;
+                    block.bias = o->bias && begin == 0 ? o->bias + column : 0, block.c = o->c + row * o->columns + column;
+                    block.first = begin > 0 ? block.c : o->other ? o->other + row * o->columns + column : 0;
                     block.rows = o->rows - row, block.columns = to - column;
                     multiply_block(&block);
                 }
@@ -286,7 +288,7 @@ ON static void some_products(const struct product_gradient *o, int64_t part, int
             struct laying next = laying(&b, from, 1, begin, steps, now);
             lay_rows(&next, next.left);
             struct block block = {
-                .steps = steps, .spare = spare, .apart = t.columns, .adds = begin > start, .least = -INFINITY, .next = &next,
+                .steps = steps, .spare = spare, .apart = t.columns, .least = -INFINITY, .next = &next,
                 .each = pieces_of(SIDE, many),
             };
             for (int64_t column = from; column < to; column += SIDE) {
@@ -295,6 +297,7 @@ ON static void some_products(const struct product_gradient *o, int64_t part, int
                 for (int64_t one = 0; one < many; one++) {
                     const int64_t row = (first + one) * SIDE;
                     block.a = scratch + one * steps * OF_STEP, block.b = now, block.c = t.c + row * t.columns + column;
+                    block.first = begin > start ? block.c : 0;
                     block.rows = t.rows - row, block.columns = to - column;
                     multiply_block(&block);
                 }

@@ -50,7 +50,7 @@ struct place {
     const float *rows;           /* of b, from where its panels are LAID; they are as far apart as those of c */
     const float *soon, *later;   /* what is fetched while numbers are multiplied; from `turn` on, in single steps, `later` */
     int64_t turn, step, beside;  /* between what is fetched at a time and next, and what is fetched with it */
-    int64_t adds;                /* whether the products are added to c, which has the first ones and the bias */
+    const float *first;          /* what lies like c, and products and bias are added to it: c, or other numbers; or NULL */
     float least;                 /* what is below becomes it: 0 with ReLU */
 };
 
@@ -132,15 +132,16 @@ INLINE_ON void tile(const struct place *p, const int rows, const int wide, const
     }
     __asm__("" : "+r"(p)); /* else addresses from above are kept, instead of sums */
     const WIDE least = ALL(p->least); /* a NaN stays one: it is the second number */
-    const int64_t adds = p->adds;
+    const int64_t adds = p->first != 0;
 #pragma GCC unroll 2
     for (int half = 0; half <= wide; half++) {
         const int64_t column = half * WIDTH, count = p->columns - column;
         const WIDE bias = p->bias ? load_first(p->bias + column, count) : ZERO();
+        const float *first = (adds ? p->first : p->c) + column;
         float *c = p->c + column;
 #pragma GCC unroll 16
-        for (int row = 0; row < rows; row++, c += apart)
-            store_first(c, count, MAX(least, ADD(sums[row][half], adds ? load_first(c, count) : bias)));
+        for (int row = 0; row < rows; row++, c += apart, first += apart)
+            store_first(c, count, MAX(least, ADD(sums[row][half], adds ? ADD(load_first(first, count), bias) : bias)));
     }
 }
 
@@ -199,7 +200,7 @@ ON static void some_columns(const struct product *o, int64_t start, int64_t stop
             struct place p = {
                 .inner = inner, .panel = o->inner, .apart = o->columns, .row = copies ? ROW : o->inner,
                 .turn = many > 1 ? inner : larger(inner - NEAR, 0), .step = step, .beside = o->inner * WIDTH,
-                .adds = begin > 0, .least = o->relu && begin + inner == o->inner ? 0 : -INFINITY,
+                .least = o->relu && begin + inner == o->inner ? 0 : -INFINITY,
             };
             const int64_t left = stop - first - together; /* tiles that come after these */
             const int ahead = left > 0 && steps == STEPS && o->inner <= DEPTH && o->inner * (to - from) <= NEARBY;
@@ -212,12 +213,13 @@ ON static void some_columns(const struct product *o, int64_t start, int64_t stop
                 else if (begin + DEPTH < o->inner)
                     next += (from - column) * o->inner + DEPTH * WIDTH;
                 p.soon = p.b + NEAR * WIDTH, p.later = next;
-                p.bias = o->bias ? o->bias + column : 0, p.columns = to - column;
+                p.bias = o->bias && begin == 0 ? o->bias + column : 0, p.columns = to - column;
                 for (int64_t one = 0; one < many; one++) {
                     if (many > 1) p.soon = next + one * some * WIDTH;
                     if (ahead) p.soon = o->a + (rows[many] - rows[0] + rows[one]) * inner + (column - from) / (2 * WIDTH) * share;
                     p.a = copies ? copy + one * TILE : o->a + rows[one] * o->inner + begin;
                     p.c = o->c + rows[one] * o->columns + column;
+                    p.first = begin > 0 ? p.c : o->other ? o->other + (p.c - o->c) : 0;
                     tiles[rows[one + 1] - rows[one]][IN_ROWS][p.columns <= WIDTH ? NARROW : steps == STEPS ? LONG : ONE_STEP](&p);
                 }
             }
@@ -252,7 +254,7 @@ ON static void some_products(const struct product_gradient *o, int64_t part, int
             for (int64_t one = 0; t.db && !t.lies_turned && from == 0 && one < many; one++)
                 add_up_rows(scratch + one * TILE, WIDTH, inner, t.db + rows[one], rows[one + 1] - rows[one], begin > start);
             struct place p = {
-                .b = left, .inner = inner, .panel = SHALLOW, .apart = t.columns, .adds = begin > start, .least = -INFINITY,
+                .b = left, .inner = inner, .panel = SHALLOW, .apart = t.columns, .least = -INFINITY,
                 .turn = inner, .beside = WIDTH,
             };
             for (int64_t column = from; column < to; column += 2 * WIDTH) {
@@ -263,13 +265,14 @@ ON static void some_products(const struct product_gradient *o, int64_t part, int
                 if (lays) lay_panels(p.rows, t.columns, p.columns, inner, left, right);
                 for (int64_t one = 0; one < many; one++) {
                     p.soon = p.step ? next + one * some * t.columns : left;
-                    p.a = scratch + one * TILE, p.c = t.c + rows[one] * t.columns + column;
+                    p.a = scratch + one * TILE, p.c = t.c + rows[one] * t.columns + column, p.first = begin > start ? p.c : 0;
                     tiles[rows[one + 1] - rows[one]][one || lays ? TURNED : LAID]
                          [p.columns <= WIDTH ? NARROW : steps == STEPS ? LONG : ONE_STEP](&p);
                 }
                 if (!t.db || !t.lies_turned || first) continue;
-                add_up_rows(left, WIDTH, inner, t.db + column, smaller(p.columns, WIDTH), p.adds);
-                if (p.columns > WIDTH) add_up_rows(right, WIDTH, inner, t.db + column + WIDTH, smaller(p.columns - WIDTH, WIDTH), p.adds);
+                add_up_rows(left, WIDTH, inner, t.db + column, smaller(p.columns, WIDTH), begin > start);
+                if (p.columns <= WIDTH) continue;
+                add_up_rows(right, WIDTH, inner, t.db + column + WIDTH, smaller(p.columns - WIDTH, WIDTH), begin > start);
             }
         }
 }

@@ -61,6 +61,7 @@ static struct operation of_group(const struct operation *op, const struct convol
     struct operation part = *op;
     part.winograd.x = images_later(o->x, group, of_x, o->narrow);
     part.winograd.y = images_later(o->y, group, of_y, o->narrow);
+    part.winograd.other = images_later(o->other, group, of_y, o->narrow);
     part.winograd.dy = images_later(o->dy, group, of_y, o->narrow);
     return part;
 }

@@ -52,6 +52,7 @@ class WinogradConvolution(DirectConvolution):
             bf16 have 5 x 5, or larger tiles.
     """
 
+    ADDS = True
     KERNELS: ClassVar = {1: (2, 3, 5), 2: (4, 6)}
     """The kernels that are served, by their stride."""
 
@@ -59,13 +60,12 @@ class WinogradConvolution(DirectConvolution):
         self,
         geometry: Geometry,
         *,
-        relu: bool,
         keeps: bool,
         large: bool = False,
         narrow: bool = False,
         paired: bool = False,
     ) -> None:
-        super().__init__(geometry, relu=relu, keeps=keeps)
+        super().__init__(geometry, keeps=keeps)
         self.large, self.narrow, self.paired = large, narrow, paired
         self.types = {"narrow": narrow, "paired": paired}
         self.word = 2 if paired else 1
@@ -129,7 +129,15 @@ class WinogradConvolution(DirectConvolution):
         return super().back if self.step == 1 else self.sizes
 
     def _convolution(
-        self, sizes: Sizes, source: Buffer, bias: str, result: Buffer, *, relu: bool = False, back: bool = False
+        self,
+        sizes: Sizes,
+        source: Buffer,
+        bias: str,
+        result: Buffer,
+        added: str = "",
+        *,
+        relu: bool = False,
+        back: bool = False,
     ) -> list[Call]:
         (x, x_desc), (y, y_desc) = source, result
         tiled = "Tiled weight" if self.keeps else "tiled weight"
@@ -157,6 +165,7 @@ class WinogradConvolution(DirectConvolution):
             "x": (x, x_desc.bytes),
             "w": (tiled, size),
             "bias": (bias, self.bias),
+            "other": (added, y_desc.bytes),
             "y": (y, y_desc.bytes),
             "scratch": ("scratch", scratch),
         }

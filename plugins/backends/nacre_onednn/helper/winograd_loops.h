@@ -325,8 +325,10 @@ INLINE_ON int write_tile(const struct winograd *o, const struct images *s, const
             WIDE sum = ADD(line[right], bias);
             for (int cell = 0; is_bad && cell < side * side; cell++)
                 if (is_bad[down + cell / side][right + cell % side]) sum = ALL(NAN);
+            const int64_t pixel = at + i * s->row + j * s->pixel;
+            if (o->other) sum = ADD(sum, read_numbers(o->other, pixel));
             if (o->relu) sum = MAX(ZERO(), sum);
-            write_numbers(o->y, at + i * s->row + j * s->pixel, sum);
+            write_numbers(o->y, pixel, sum);
         }
     }
     return with_nan;
@@ -348,7 +350,7 @@ INLINE_ON void write_apart(const struct convolution *w, const struct winograd *o
     }
 }
 
-/* y = x * w + b, and ReLU behind it. Scratch for each worker: what tiles become, and their results. Pieces are so many tiles
+/* y = x * w + b + other, and ReLU behind it. Scratch for each worker: what tiles become, and their results. Pieces are so many tiles
  * as there is room for, of one phase after the other. A cell of them, which is in a cache then, is multiplied by some panels of 32
  * filters, before the next cell is. */
 INLINE_ON void strips(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int tall, const int broad,

@@ -143,6 +143,8 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
     """Whether all its blobs must lie alike; a blob and its gradient must for every kernel."""
     relu = False
     """Whether the kernel applies the layer's ReLU itself."""
+    adds = False
+    """Whether it adds a blob to its top, as the sum behind it would."""
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)

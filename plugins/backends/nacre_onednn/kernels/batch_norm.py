@@ -12,7 +12,7 @@ from nacre_layers.normalisation.batch_norm import BatchNormLayer, BatchNormState
 from ..dnnl.primitives import BLOCKED, CHANNELS_LAST, Call, HelperCall, block
 from ..helper.native import CONSTANTS, LANES
 from ..record import ALIGNMENT, rounded_up
-from ..rewrite import fold_of
+from ..rewrite import fold_of, sum_of
 from .base import Layouts, OnednnKernel, describe_blob, unserved
 
 MOMENTS, SUMS = CONSTANTS["BATCH_NORM_MOMENTS"], CONSTANTS["BATCH_NORM_SUMS"]
@@ -34,8 +34,7 @@ PIXELS = 64
 class BatchNormKernel(OnednnKernel, reads="inputs"):
     """BatchNorm; applies ReLU itself, and computes again in backward where it was open.
 
-    In phase predict the filters below compute it, if nobody else reads their top: it is `folded`, and its top is its
-    bottom.
+    In phase predict the filters below compute it, if nobody else reads their top, which is its own then.
     """
 
     PASSES: ClassVar = {"forward": ("forward", "frozen forward"), "backward": ("data", "frozen data")}
@@ -62,12 +61,15 @@ class BatchNormKernel(OnednnKernel, reads="inputs"):
         self.parameters, self.blobs = self.plain.parameters, self.plain.blobs
         self.relu = is_relu(layer.neuron)
         fold = fold_of(layer)
-        self.folded = fold is not None and fold.below is not None and fold.below.take_over(self)
-        if self.folded:
+        self.filters = fold.below if fold is not None and fold.below and fold.below.take_over(self) else None
+        """The layer below, if that computes it."""
+        if self.filters is not None:
             self.blobs = [backend.alias(inputs[0])]
+        if (joined := sum_of(layer)) is not None:
+            joined.norm = self
 
     def stages(self) -> list[str]:
-        if self.folded:
+        if self.filters is not None:
             return []
         learns = any(one.gradient is not None for one in self.plain.learned.values())
         wanted = self.blobs_diff[0] is not None and (learns or self.diffs[0] is not None)

@@ -61,11 +61,8 @@ class ColumnsConvolution(DirectConvolution):
         dtype: that of images and of what is multiplied.
     """
 
-    RECTIFIES: ClassVar[bool] = False
-    """Whether the product applies ReLU."""
-
-    def __init__(self, geometry: Geometry, *, relu: bool, keeps: bool, dtype: str = "float32") -> None:
-        super().__init__(geometry, relu=relu, keeps=keeps)
+    def __init__(self, geometry: Geometry, *, keeps: bool, dtype: str = "float32") -> None:
+        super().__init__(geometry, keeps=keeps)
         self.dtype = dtype
         self.windows = geometry.images * prod(axis.count for axis in geometry.axes)
         self.cells = prod(axis.kernel for axis in geometry.axes)
@@ -90,14 +87,23 @@ class ColumnsConvolution(DirectConvolution):
         """Whether AMX multiplies."""
         return self.dtype == "bf16" and library().amx
 
-    def forward(self, x: Buffer, y: Buffer, bias: str) -> list[Call]:
+    def adds_to(self, y: Desc) -> bool:
+        return self.ADDS and self._last(("y", y)) == y
+
+    def forward(self, x: Buffer, y: Buffer, bias: str, added: str = "", *, relu: bool = False) -> list[Call]:
         s = self.sizes
         before, source = self._matrix(x)
         (result, _), after = out_of(*y, self._last(y))
         row = (result, plain(self.windows, s.filters, dtype=self.dtype))
         inside = source[1].shape[1]
-        product = self._product(source, (inside, s.filters), row, bias, turned=True)
-        return [*before, *product, *after, *(rectify(y[1]) if self.relu and not self.RECTIFIES else [])]
+        product = self._forward(source, (inside, s.filters), row, bias, added, relu=relu)
+        return [*before, *product, *after, *(rectify(y[1]) if relu and not self.ADDS else [])]
+
+    def _forward(
+        self, source: Buffer, shape: tuple[int, int], result: Buffer, bias: str, added: str, *, relu: bool
+    ) -> list[Call]:
+        """Return the calls of a matrix of windows times filters; classes that `ADDS` apply ReLU, too."""
+        return self._product(source, shape, result, bias, turned=True)
 
     def data(self, dx: Buffer, dy: Buffer, bias: str = "") -> list[Call]:
         s, inside = self.sizes, self.cells * self.sizes.channels
@@ -182,29 +188,35 @@ class ColumnsConvolution(DirectConvolution):
 
 
 class PanelsConvolution(ColumnsConvolution):
-    """The same with products of nacre's own, which apply ReLU; of any number of windows if they are pixels."""
+    """The same with products of nacre's own, which add and apply ReLU; of any number of windows if they are pixels."""
 
-    RECTIFIES = True
+    ADDS = True
     SPLIT: ClassVar[bool] = False
 
     def has(self, stage: str) -> bool:
         many = self.of_pixels and self.flat and self.groups == 1
         return lanes() > 0 and (many or super().has(stage))
 
+    @property
+    def ours(self) -> PanelProduct:
+        """The product of the windows and the filters."""
+        inside = self.cells * self.sizes.channels
+        return PanelProduct(self.windows, inside, self.sizes.filters, keeps=self.keeps, split=self.SPLIT)
+
+    def _forward(
+        self, source: Buffer, shape: tuple[int, int], result: Buffer, bias: str, added: str, *, relu: bool
+    ) -> list[Call]:
+        calls, (weight, _) = self._packed(shape, None, turned=True)
+        return [*calls, *self.ours.forward(source[0], weight, bias, result[0], added, relu=relu)]
+
     def _product(
         self, source: Buffer, shape: tuple[int, int], result: Buffer, bias: str = "", *, turned: bool = False
     ) -> list[Call]:
-        inside, filters = shape if turned else reversed(shape)
         calls, (weight, _) = self._packed(shape, None, turned=turned)
-        ours = PanelProduct(self.windows, inside, filters, keeps=self.keeps, split=self.SPLIT)
-        if turned:
-            return [*calls, *ours.forward(source[0], weight, bias, result[0], relu=self.relu)]
-        return [*calls, *ours.data(source[0], weight, result[0])]
+        return [*calls, *self.ours.data(source[0], weight, result[0])]
 
     def _sums(self, source: Buffer, top: Buffer, result: Buffer, bias: str) -> list[Call]:
-        windows, inside = source[1].shape
-        ours = PanelProduct(windows, inside, self.sizes.filters, keeps=self.keeps, split=self.SPLIT)
-        return ours.weights(source[0], top[0], result[0], bias)
+        return self.ours.weights(source[0], top[0], result[0], bias)
 
 
 class SplitConvolution(PanelsConvolution):

@@ -31,6 +31,7 @@ from ..dnnl.primitives import (
     free,
     into,
     out_of,
+    pass_over,
     plain,
     reorder,
     tagged,
@@ -116,7 +117,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     and those of an even width with an even stride and no padding, unless channels are a multiple of 32.
 
     In phase predict, in float32, it computes the BatchNorm behind it too: `norm`, whose slope and shift become part of
-    copies of weights and bias.
+    copies of weights and bias. And the `sum` behind that.
     """
 
     PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "weights", "bias", "data")}
@@ -159,6 +160,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             self.reads = "inputs blobs"
         self.biased = layer.bias
         self.norm: Any = None
+        self.sum: Any = None
         self.weight, self.bias = "weight", "bias"
         """The names of the buffers that the forward pass reads."""
         self.ours = self._make_ours()
@@ -187,13 +189,13 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         return not even or last.pad > 0 or last.dilation > 1
 
     def _make_ours(self) -> dict[str, DirectConvolution]:
-        relu, narrow = self.relu and self.OF_OURS["forward"] == "forward", self.backend.compute == "bf16"
+        narrow = self.backend.compute == "bf16"
         forms = {IN_LARGER_TILES: {"large": True}, BY_WINOGRAD: {}, **({IN_PAIRS: {"paired": True}} if narrow else {})}
         ours: dict[str, DirectConvolution] = {
-            way: WinogradConvolution(self.geometry, relu=relu, keeps=self.keeps, narrow=narrow, **form)
+            way: WinogradConvolution(self.geometry, keeps=self.keeps, narrow=narrow, **form)
             for way, form in forms.items()
         }
-        self.as_product = ColumnsConvolution(self.geometry, relu=relu, keeps=self.keeps, dtype=self.backend.compute)
+        self.as_product = ColumnsConvolution(self.geometry, keeps=self.keeps, dtype=self.backend.compute)
         ours[AS_PRODUCT] = self.as_product
         of_floats: dict[str, type[DirectConvolution]] = {
             DIRECTLY: DirectConvolution,
@@ -202,15 +204,19 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             BY_CHANNELS: DepthwiseConvolution,
         }
         exact = {} if narrow else of_floats
-        return ours | {way: kind(self.geometry, relu=relu, keeps=self.keeps) for way, kind in exact.items()}
+        return ours | {way: kind(self.geometry, keeps=self.keeps) for way, kind in exact.items()}
 
     def take_over(self, norm: Any) -> bool:
         """Compute the BatchNorm behind it too, if that is possible; return whether it is."""
         if self.phase != "predict" or self.backend.compute != "float32" or norm.diffs[0] is not None:
             return False
         self.norm, self.relu, self.biased = norm, norm.relu, True
-        self.ours = self._make_ours()
         self.forms, self.exact = self.make_forms(bias=True)
+        return True
+
+    def take_over_sum(self, behind: Any) -> bool:
+        """Compute the sum behind the BatchNorm too, if that is possible; return whether it is."""
+        self.sum, self.relu, self.adds = behind, behind.relu, True
         return True
 
     def make_forms(self, *, bias: bool) -> tuple[Forms, Forms]:
@@ -311,7 +317,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
 
     def buffers(self) -> dict[str, Array]:
         norm = {} if self.norm is None else dict(self._of_norm().values())
-        return {**super().buffers(), **self.ones, **{name: one.blob for name, one in norm.items()}}
+        added = {"added": self.sum.other.memory} if self.adds else {}
+        return {**super().buffers(), **self.ones, **added, **{name: one.blob for name, one in norm.items()}}
 
     def copies(self) -> Copies:
         norm = [] if self.norm is None else self.norm.parameters
@@ -327,7 +334,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         if way in self.ours:
             return self._of_ours(self.ours[way], stage, x, y)
         if way == WITH_ZEROS:
-            return [*self._with_zeros(x, y), *(rectify(y) if self.relu else [])]
+            return [*self._with_zeros(x, y), *self._behind(y)]
         forms, dtype = (self.exact, "float32") if self.is_exact(stage) else (self.forms, self.backend.compute)
         make = forms.forward if stage == "forward" else lambda x, y: forms.backward(stage, x, y)
         if way == ANY:
@@ -341,12 +348,21 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         else:
             primitive = make(x, y)
         calls = getattr(self, f"_{stage}")(primitive, x, y)
-        return [*calls, *rectify(y)] if stage == "forward" and self.relu else calls
+        return [*calls, *self._behind(y)] if stage == "forward" else calls
+
+    def _behind(self, y: Desc) -> list[Call]:
+        """Return the calls of what is behind the filters and their bias."""
+        if self.adds:
+            return [pass_over("add", {"one": "y", "other": "added", "y": "y"}, y, relu=self.relu)]
+        return rectify(y) if self.relu else []
 
     def _of_ours(self, ours: DirectConvolution, stage: str, x: Desc, y: Desc) -> list[Call]:
         if stage == "forward":
             ours.names = self.weight, ours.names[1]
-            return ours.forward(("x", x), ("y", y), self.bias if self.biased else "")
+            ends, bias = (("x", x), ("y", y)), self.bias if self.biased else ""
+            if self.adds and not ours.adds_to(y):
+                return [*ours.forward(*ends, bias), *self._behind(y)]
+            return ours.forward(*ends, bias, "added" if self.adds else "", relu=self.relu)
         top = ("gated" if self.relu else "dy", y)
         dbias = "dbias" if self.biased else ""
         return ours.data(("dx", x), top) if stage == "data" else ours.weights(("x", x), top, dbias)

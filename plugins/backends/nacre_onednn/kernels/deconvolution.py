@@ -85,6 +85,9 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
         self.whole, (self.forms, self.exact) = self.forms, self.make_forms(bias=False)
         return True
 
+    def take_over_sum(self, behind: Any) -> bool:
+        return False
+
     def _of_ours(self, ours: DirectConvolution, stage: str, x: Desc, y: Desc) -> list[Call]:
         top = ("gated" if self.relu else "dy", y)
         if stage == "weights":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from nacre import Array
+from nacre import Array, Own
 from nacre_layers.elementwise.element_wise import (
     Add,
     Average,
@@ -24,7 +24,7 @@ from ..dnnl import library as dnnl
 from ..dnnl.library import library
 from ..dnnl.primitives import Call, Desc, HelperCall, Primitive, attributes, call, pass_over, reorder
 from ..helper.native import MISSING, helper
-from ..rewrite import is_marked
+from ..rewrite import sum_of
 from .base import Layouts, OnednnKernel, describe_blob, gate, numbered, rectify, unfit_any
 from .batch_norm import KEPT, BatchNormKernel
 from .chain import MOST_LINKS, RELU, ChainKernel, Link
@@ -53,7 +53,10 @@ def links_of(operation: Any, count: int, index: int = 0) -> list[Link] | None:
 
 
 class ElementWiseKernel(ChainKernel):
-    """All operations of ElementWise; applies ReLU itself, and as a sum a BatchNorm below that leaves its top to it."""
+    """All operations of ElementWise; applies ReLU itself, and as a sum a BatchNorm below that leaves its top to it.
+
+    In phase predict it is `joined` to the filters below that BatchNorm, whose top becomes its own.
+    """
 
     @classmethod
     def supports(cls, layer: ElementWiseLayer, inputs: list[Any]) -> str | None:
@@ -69,38 +72,52 @@ class ElementWiseKernel(ChainKernel):
         ElementWiseState(layer, backend, inputs, diffs)  # which checks the shapes
         self.relu = is_relu(layer.neuron)
         super().__init__(layer, backend, inputs, diffs, links=self._links(layer, len(inputs), 0) or ())
-        self.norm: tuple[BatchNormKernel, int] | None = None
-        """The BatchNorm whose top it computes itself, and the index of that bottom."""
+        self.norm: BatchNormKernel | None = None
+        """The BatchNorm whose top it computes itself."""
+        self.below = sum_of(layer)
+        self.joined = self.below is not None and self.below.waits and self._joins(self.below.norm)
+        if self.below is not None and self.joined:
+            self.blobs = [backend.alias(inputs[self.below.index])]
+
+    def _joins(self, norm: BatchNormKernel | None) -> bool:
+        """Return whether the filters below a BatchNorm compute the sum."""
+        return norm is not None and norm.filters is not None and norm.filters.take_over_sum(self)
+
+    @property
+    def other(self) -> Own:
+        """What is added to the top of the BatchNorm below."""
+        assert self.below is not None, "only those of rewrite.py are asked"
+        return self.inputs[1 - self.below.index]
+
+    def stages(self) -> list[str]:
+        return [] if self.joined else super().stages()
 
     def links(self, index: int) -> Sequence[Link] | None:
-        return None if is_marked(self.layer) else self._links(self.layer, len(self.inputs), index)
+        return None if self.below else self._links(self.layer, len(self.inputs), index)
 
     def _links(self, layer: ElementWiseLayer, count: int, index: int) -> Sequence[Link] | None:
         links = links_of(layer.operation, count, index)
         return [*links, RELU] if links and self.relu else links
 
-    def take_over(self, norms: Mapping[int, BatchNormKernel]) -> None:
-        """Compute the top of a BatchNorm below, if it is one of `norms`, {id of the top: kernel}; see rewrite.py.
+    def take_over(self) -> None:
+        """Compute the top of the BatchNorm below; see rewrite.py.
 
         The BatchNorm's bottom must still be there when the sum is computed: it is, if there is a backward pass.
         """
-        for index, blob in enumerate(self.inputs):
-            norm = norms.get(id(blob))
-            if self.norm is None and norm is not None and norm.blobs_diff[0] is not None and not blob.pinned:
-                norm.leaves_its_top = True
-                self.norm = norm, index
+        norm = self.below and self.below.norm
+        if self.below and norm and norm.blobs_diff[0] is not None and not self.inputs[self.below.index].pinned:
+            norm.leaves_its_top, self.norm = True, norm
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         if not is_sum(self.layer):
             return super().make(stage, way, layouts)
         desc = describe_blob(self.blobs[0], layouts)
         if stage == "forward" and self.norm is not None:
-            norm, index = self.norm
-            ends = {"x": "x of the norm", "other": f"x{1 - index}", "y": "y"}
+            ends = {"x": "x of the norm", "other": f"x{self.inputs.index(self.other)}", "y": "y"}
             buffers = {name: (buffer, desc.bytes) for name, buffer in ends.items()}
             buffers["kept"] = "moments of the norm", KEPT * self.blobs[0].shape[1]
             flags = {"relu": self.relu, "narrow": self.blobs[0].dtype == "bf16"}
-            return [HelperCall(buffers, "batch_norm_sum", {**norm.sizes(layouts), **flags})]
+            return [HelperCall(buffers, "batch_norm_sum", {**self.norm.sizes(layouts), **flags})]
         if stage == "forward":
             return add_up([f"x{index}" for index in range(len(self.inputs))], "y", desc, self.relu)
         wanted = [f"dx{index}" for index, dx in enumerate(self.diffs) if dx is not None]
@@ -113,7 +130,7 @@ class ElementWiseKernel(ChainKernel):
         return [pass_over("gate", {"dy": "dy", "dx": first, "also": also}, desc), *copies]
 
     def buffers(self) -> dict[str, Array]:
-        norm = self.norm and self.norm[0]
+        norm = self.norm
         more = {"x of the norm": norm.inputs[0].memory, "moments of the norm": norm.own["Moments"]} if norm else {}
         return {**super().buffers(), **more}
 

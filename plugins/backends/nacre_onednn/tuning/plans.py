@@ -57,6 +57,7 @@ def _work_of(kernel: OnednnKernel) -> dict[str, Any]:
         "parts": kernel.stages(),  # the word in files that exist
         "keeps": kernel.keeps,
         "relu": kernel.relu,  # which may be that of a layer behind it
+        "adds": kernel.adds,  # as the sum behind it would
     }
 
 

@@ -19,10 +19,8 @@ from ..dnnl.primitives import BLOCKED, CHANNELS_LAST, IN_ORDER, Call
 from ..helper.native import lanes
 from ..helper.product import PanelProduct
 from ..kernels.base import Layouts, OnednnKernel, layout_of
-from ..kernels.batch_norm import BatchNormKernel
 from ..kernels.element_wise import ElementWiseKernel
 from ..record import Record, recorder, rounded_up, sizes_of
-from ..rewrite import is_marked
 from .plans import Kept, key_of, likeness
 
 CANDIDATES = (CHANNELS_LAST, BLOCKED)
@@ -70,7 +68,9 @@ def decide(
     for whose trials there is no memory; that is not kept on disk.
     """
     _keep_in_order(kernels, blobs)
-    _join_sums(kernels)
+    for kernel in kernels:
+        if isinstance(kernel, ElementWiseKernel):
+            kernel.take_over()
     if kernels and not _follow(kernels, plan):
         if kernels[0].backend.deterministic:
             found = _by_rule(kernels)
@@ -106,14 +106,6 @@ def _keep_in_order(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> Non
     for blob in blobs:
         if id(blob) in free - images:
             blob.layout = IN_ORDER
-
-
-def _join_sums(kernels: Sequence[OnednnKernel]) -> None:
-    """Let sums compute the tops of the BatchNorms that are marked for it."""
-    norms = {id(one.blobs[0]): one for one in kernels if isinstance(one, BatchNormKernel) and is_marked(one.layer)}
-    for kernel in kernels:
-        if isinstance(kernel, ElementWiseKernel) and is_marked(kernel.layer):
-            kernel.take_over(norms)
 
 
 def _by_rule(kernels: Sequence[OnednnKernel]) -> dict[str, Any]:
