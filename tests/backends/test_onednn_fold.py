@@ -1,4 +1,4 @@
-"""In phase predict, layers with filters compute the BatchNorm behind them, with copies of their weights."""
+"""In phase predict, layers with filters compute the BatchNorm and the sum behind them, with copies of their weights."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import Identity, InputLayer, Layer, Net
+from nacre import Identity, InputLayer, Layer, Net, is_identity
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.deconvolution import DeconvolutionLayer
-from nacre_layers.elementwise.element_wise import ElementWiseLayer
+from nacre_layers.elementwise.element_wise import ElementWiseLayer, Multiply
 from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_layers.neurons import LReLU, ReLU
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
@@ -18,13 +18,18 @@ from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.helper.native import helper
 from nacre_onednn.kernels.batch_norm import BatchNormKernel
 from nacre_onednn.kernels.convolution import ConvolutionKernel
+from nacre_onednn.kernels.element_wise import ElementWiseKernel
+from small_layers import HalveLayer
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
 if helper() is None:
     pytest.skip("the native helper was not compiled", allow_module_level=True)
 
-WAYS = ("as it is", "as the top", "as the bottom", "any", "in lanes", "by Winograd", "as a product")
+WAYS = (
+    *("as it is", "as the top", "as the bottom", "any", "in lanes", "by Winograd", "by Winograd, in larger tiles"),
+    *("as a product", "in panels", "in split panels", "channel by channel"),
+)
 
 
 def fill(net: Net, random: np.random.Generator) -> None:
@@ -34,50 +39,67 @@ def fill(net: Net, random: np.random.Generator) -> None:
 
 
 def folded(net: Net) -> list[str]:
-    return [op.name for op in net.ops if isinstance(op.state, BatchNormKernel) and op.state.folded]
+    return [op.name for op in net.ops if isinstance(op.state, BatchNormKernel) and op.state.filters]
+
+
+def joined(net: Net) -> list[str]:
+    return [op.name for op in net.ops if isinstance(op.state, ElementWiseKernel) and op.state.joined]
 
 
 def some(random: np.random.Generator) -> tuple[tuple[int, ...], list[Layer]]:
-    """Return the shape of a record, and two layers."""
+    """Return the shape of a record, and two or three layers."""
     axes = int(random.integers(1, 4))
     transposed = random.random() < 0.4
-    groups = int(random.choice([1, 1, 2]))
+    groups = int(random.choice([1, 1, 2, 16]))
     channels, filters = (groups * int(random.choice([1, 3, 8, 16, 32])) for _ in range(2))
     sizes = {"kernel": int(random.integers(1, 4)), "stride": int(random.integers(1, 3)), "pad": int(random.integers(2))}
     sizes["pad"] = min(sizes["pad"], sizes["kernel"] - 1)
     kind = DeconvolutionLayer if transposed else ConvolutionLayer
     bias, norm = bool(random.random() < 0.5), {name: bool(random.random() < 0.7) for name in ("scale", "bias")}
     neuron = [Identity(), ReLU(), LReLU()][int(random.integers(3))]
-    layers = [
+    layers: list[Layer] = [
         kind(bottoms="data", tops="conv", n_filter=filters, n_group=groups, bias=bias, **sizes),
         BatchNormLayer(bottoms="conv", tops="norm", neuron=neuron, epsilon=float(random.choice([1e-5, 0.1])), **norm),
     ]
+    if random.random() < 0.6:
+        bottoms = ["norm", "other"][:: 1 if random.random() < 0.5 else -1]
+        neuron = [Identity(), ReLU(), LReLU()][int(random.integers(3))]
+        layers.append(ElementWiseLayer(name="sum", bottoms=bottoms, tops="sum", neuron=neuron))
     return (channels, *(int(one) for one in random.integers(4, 9, axes))), layers
 
 
 def compare(number: int) -> None:
     random = np.random.default_rng(number)
     shape, layers = some(random)
-    given = InputLayer(tops="data", shape=shape, batch_size=int(random.choice([1, 2, 17])))
-    x = random.normal(size=(given.batch_size, *shape))
+    batch_size = int(random.choice([1, 2, 17]))
+    given: list[Layer] = [InputLayer(tops="data", shape=shape, batch_size=batch_size)]
+    top = Net("net", [*given, *layers[:2]], backend="numpy", phase="predict").memory.final["norm"].shape[1:]
+    if len(layers) > 2:
+        given.append(InputLayer(tops="other", shape=top, batch_size=batch_size))
+    last = layers[-1].tops[0]
+    x, other = (random.normal(size=(batch_size, *one)) for one in (shape, top))
     nets: list[Net] = []
-    plain = Net("net", [given, *layers], backend="numpy", phase="predict")
-    kernel = Net("net", [given, *layers], backend="onednn", phase="predict").node_ops["conv"].state
+    plain = Net("net", [*given, *layers], backend="numpy", phase="predict")
+    kernel = Net("net", [*given, *layers], backend="onednn", phase="predict").node_ops["conv"].state
     ways = WAYS if isinstance(kernel, ConvolutionKernel) else ()
     for layout in ("channels last", "blocked"):
         for way in ways:
             plan = {"onednn": {"layout": layout, "ways": {"conv": {"forward": way}}}}
-            nets.append(Net("net", [given, *layers], backend="onednn", phase="predict", plan=plan, share=None))
+            nets.append(Net("net", [*given, *layers], backend="onednn", phase="predict", plan=plan, share=None))
     for net in (plain, *nets):
         fill(net, np.random.default_rng(number))
         net.write("data", x)
+        if len(layers) > 2:
+            net.write("other", other)
         net.forward()
     if ways:
-        alone = kernel.layer.n_group == 1 or type(kernel) is ConvolutionKernel
-        assert folded(nets[0]) == (["norm"] if alone else [])
-    expected = plain.blob("norm")
+        filters = type(kernel) is ConvolutionKernel
+        assert folded(nets[0]) == (["norm"] if kernel.layer.n_group == 1 or filters else [])
+        adds = filters and len(layers) > 2 and is_identity(layers[1].neuron)
+        assert joined(nets[0]) == (["sum"] if adds else [])
+    expected = plain.blob(last)
     for net in nets:
-        error = np.abs(net.blob("norm") - expected).max()
+        error = np.abs(net.blob(last) - expected).max()
         assert error <= 2e-5 * max(1, np.abs(expected).max()), (layers, shape, net.plan)
 
 
@@ -134,7 +156,7 @@ def test_it_happens_in_residual_blocks_and_for_several_in_a_row() -> None:
         fill(net, np.random.default_rng(0))
         net.write("data", x)
         net.forward()
-    assert folded(one) == ["norm", "norm2"]
+    assert (folded(one), joined(one)) == (["norm", "norm2"], ["sum"])
     np.testing.assert_allclose(one.blob("sum"), other.blob("sum"), rtol=1e-4, atol=1e-4)
 
 
@@ -153,3 +175,55 @@ def test_it_happens_in_residual_blocks_and_for_several_in_a_row() -> None:
 )
 def test_it_does_not_happen_where_the_filters_top_is_needed(layers: list[Layer], options: dict[str, Any]) -> None:
     assert folded(Net("net", [DATA, *layers], **{"backend": "onednn", "phase": "predict", **options})) == []
+
+
+def filters(bottom: str, name: str) -> list[Layer]:
+    """Return a convolution and a BatchNorm, whose top has this name."""
+    conv = ConvolutionLayer(bottoms=bottom, tops=f"{name}_conv", n_filter=16, kernel=1)
+    return [conv, BatchNormLayer(bottoms=conv.tops, tops=name)]
+
+
+def add(one: str, other: str, name: str = "sum") -> ElementWiseLayer:
+    return ElementWiseLayer(name=name, bottoms=[one, other], tops=name, neuron=ReLU())
+
+
+ONE, TWO = filters("data", "one"), filters("data", "two")
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # an infinity less another one
+@pytest.mark.parametrize(
+    ("layers", "expected", "options"),
+    [
+        ([*ONE, add("one", "data")], ["sum"], {}),
+        ([*ONE, *TWO, add("one", "two")], ["sum"], {}),
+        ([*ONE, *TWO, add("two", "one")], ["sum"], {}),
+        ([ONE[0], TWO[0], ONE[1], TWO[1], add("one", "two")], [], {}),
+        ([*ONE, HalveLayer(name="halve", bottoms="data"), add("one", "data")], ["sum"], {}),
+        ([*ONE, add("one", "one")], [], {}),
+        ([*ONE, add("one", "data"), add("sum", "one", "more")], [], {}),
+        ([*ONE, *TWO, add("one", "two"), *filters("sum", "three"), add("three", "sum", "more")], ["sum", "more"], {}),
+        ([*ONE, add("one", "data")], [], {"keep": ["one"]}),
+        ([*ONE, add("one", "data")], [], {"phase": "test"}),
+        ([*ONE, ElementWiseLayer(name="sum", bottoms=["one", "data"], tops="sum", operation=Multiply())], [], {}),
+    ],
+    ids=["one", "two", "two turned", "a later one", "changed in place", "twice", "read again", "a chain", "kept",
+         "test", "no sum"],
+)  # fmt: skip
+def test_sums_are_joined_to_filters_that_run_when_the_rest_is_there(
+    layers: list[Layer], expected: list[str], options: dict[str, Any]
+) -> None:
+    """With the numbers of the layers in turn, a NaN and infinities of what is added among them."""
+    one, other = (
+        Net("net", [DATA, *layers], **{"backend": name, "phase": "predict", "insert_splits": True, **options})
+        for name in ("onednn", "numpy")
+    )
+    x = np.random.default_rng(0).normal(size=(2, 16, 6, 5))
+    x[0, 3, 1, 2], x[1, 4, 0, 0], x[1, 5, 5, 4] = np.nan, np.inf, -np.inf
+    for net in (one, other):
+        fill(net, np.random.default_rng(0))
+        net.write("data", x)
+        for _ in range(2):
+            net.forward()
+    assert joined(one) == expected
+    last = layers[-1].tops[0]
+    np.testing.assert_allclose(one.blob(last), other.blob(last), rtol=1e-4, atol=1e-4)

@@ -129,3 +129,25 @@ def test_max_pooling_in_bf16(side: int, torn: bool) -> None:
         for one, same in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(one, same)
     assert np.isnan(found[0][0]).any() == torn
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize(("planes", "pixels", "side"), [(3, 1, 16), (2, 33, 40), (1, 100, 1280), (5, 3000, 20)])
+def test_the_mean_of_all_pixels(planes: int, pixels: int, side: int, *, narrow: bool) -> None:
+    x = widened(narrowed(np.random.default_rng(0).normal(1, size=(planes, pixels, side))))
+    x[0, 0, 1], x[-1, -1, 2] = np.nan, np.inf
+    expected = x.astype(np.float64).mean(1)
+    found: list[dict[str, Any]] = []
+    for threads in (1, 2, 3, 5):
+        buffers = {
+            "x": narrowed(x) if narrow else x,
+            "y": np.full((planes, side), 7, np.uint16 if narrow else np.float32),
+        }
+        numbers = {"planes": planes, "pixels": pixels, "side": side, "narrow": narrow}
+        run(
+            [HelperCall({name: (name, one.nbytes) for name, one in buffers.items()}, "mean", numbers)], buffers, threads
+        )
+        found.append({"y": buffers["y"]})
+    assert_same_bits(found)
+    y = widened(found[0]["y"]) if narrow else found[0]["y"]
+    np.testing.assert_allclose(y, expected, rtol=2**-8 if narrow else 2e-7, atol=1e-6)

@@ -29,15 +29,15 @@ MANY = TOGETHER * 12 + 5
 
 
 def results(
-    given: dict[str, Any], threads: int, *, split: bool, bias: bool = True, relu: bool = False
+    given: dict[str, Any], threads: int, *, split: bool, bias: bool = True, relu: bool = False, adds: bool = False
 ) -> dict[str, Any]:
-    """Return y and the gradients."""
+    """Return y, to which dy is added if it `adds`, and the gradients."""
     x, weight, dy = given["x"], given["weight"], given["dy"]
     ours = PanelProduct(len(x), x.shape[1], len(weight), keeps=False, split=split)
     found = {"y": np.full_like(dy, 7), "dweight": np.full_like(weight, 7), "dx": np.full_like(x, 7)}
     found |= {"dbias": np.full_like(given["bias"], 7)} if bias else {}
     calls = [
-        *ours.forward("x", "weight", "bias" if bias else "", "y", relu=relu),
+        *ours.forward("x", "weight", "bias" if bias else "", "y", "dy" if adds else "", relu=relu),
         *ours.weights("x", "dy", "dweight", "dbias" if bias else ""),
         *ours.data("dy", "weight", "dx"),
     ]
@@ -64,23 +64,25 @@ def matrices(rows: int, features: int, outputs: int) -> dict[str, Any]:
     outputs=st.integers(1, 70),
     bias=st.booleans(),
     relu=st.booleans(),
+    adds=st.booleans(),
 )
-@example(rows=MANY, features=3, outputs=33, bias=True, relu=True)
-@example(rows=5, features=DEPTH + 1, outputs=DEPTH + 17, bias=True, relu=True)
-@example(rows=2 * DEPTH + 3, features=17, outputs=2, bias=False, relu=False)
-@example(rows=4 * DEPTH + 3, features=33, outputs=20, bias=True, relu=False)
-@example(rows=6 * DEPTH, features=20, outputs=65, bias=False, relu=True)
-@example(rows=30, features=MANY, outputs=MANY + 9, bias=True, relu=False)
-@example(rows=3 * MANY, features=128, outputs=100, bias=True, relu=False)
-@example(rows=2 * MANY, features=256, outputs=96, bias=True, relu=True)
-@example(rows=4 * DEPTH, features=96, outputs=64, bias=True, relu=False)
+@example(rows=MANY, features=3, outputs=33, bias=True, relu=True, adds=True)
+@example(rows=5, features=DEPTH + 1, outputs=DEPTH + 17, bias=True, relu=True, adds=False)
+@example(rows=70, features=2 * DEPTH + 3, outputs=64, bias=True, relu=True, adds=True)
+@example(rows=2 * DEPTH + 3, features=17, outputs=2, bias=False, relu=False, adds=True)
+@example(rows=4 * DEPTH + 3, features=33, outputs=20, bias=True, relu=False, adds=False)
+@example(rows=6 * DEPTH, features=20, outputs=65, bias=False, relu=True, adds=False)
+@example(rows=30, features=MANY, outputs=MANY + 9, bias=True, relu=False, adds=True)
+@example(rows=3 * MANY, features=128, outputs=100, bias=True, relu=False, adds=False)
+@example(rows=2 * MANY, features=256, outputs=96, bias=True, relu=True, adds=True)
+@example(rows=4 * DEPTH, features=96, outputs=64, bias=True, relu=False, adds=False)
 def test_products_agree_with_numpy(
-    rows: int, features: int, outputs: int, *, split: bool, bias: bool, relu: bool
+    rows: int, features: int, outputs: int, *, split: bool, bias: bool, relu: bool, adds: bool
 ) -> None:
     given = matrices(rows, features, outputs)
     x, weight, dy = (given[name].astype(np.float64) for name in ("x", "weight", "dy"))
-    found = results(given, 1, split=split, bias=bias, relu=relu)
-    y = x @ weight.T + (given["bias"] if bias else 0)
+    found = results(given, 1, split=split, bias=bias, relu=relu, adds=adds)
+    y = x @ weight.T + (given["bias"] if bias else 0) + (dy if adds else 0)
     assert_near(found["y"], np.maximum(y, 0) if relu else y, "y", 1e-6)
     assert_near(found["dweight"], dy.T @ x, "dweight", 1e-6)
     assert_near(found["dx"], dy @ weight, "dx", 1e-6)
@@ -97,7 +99,8 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch, rows: int, outpu
     monkeypatch.setattr(product, "number_of_threads", lambda: 3)
     given = matrices(rows, 45, outputs)
     # the last has more threads than there is memory for: some stay away
-    assert_same_bits([results(given, threads, split=split) for threads in (1, 2, 3, 5)])
+    for adds in (False, True):
+        assert_same_bits([results(given, threads, split=split, adds=adds) for threads in (1, 2, 3, 5)])
 
 
 @pytest.mark.skipif(not native.has_amx(), reason="the processor has no AMX")

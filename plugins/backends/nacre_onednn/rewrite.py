@@ -65,8 +65,8 @@ def sums_behind_batch_norm(graph: Graph) -> Graph:
 class Sum:
     """A BatchNorm and the sum behind it, which may become one; the first has its kernel here.
 
-    `index`: the index of the sum's bottom that is the BatchNorm's top. `waits`: whether the other bottom is there before
-    the layer below the BatchNorm runs.
+    `index` says which bottom of the sum is the BatchNorm's top. `waits`: whether the other bottom is there before the
+    layer below the BatchNorm runs.
     """
 
     index: int

@@ -156,9 +156,9 @@ class DirectConvolution:
         return all(axis.pad >= 0 for axis in sizes.axes) and sizes.block <= MOST
 
     def forward(self, x: Buffer, y: Buffer, bias: str, added: str = "", *, relu: bool = False) -> list[Call]:
-        """Return the calls of y = x * weight + bias + added; a name is "" where there is none. `relu`: with ReLU behind.
+        """Return the calls of y = x * weight + bias + added; a name is "" where there is none.
 
-        What is added lies as y; see `adds_to`.
+        What is added lies as y; see `adds_to`. `relu`: with ReLU behind.
         """
         before, source = into(*x, served(x[1]))
         result, after = out_of(*y, served(y[1]))

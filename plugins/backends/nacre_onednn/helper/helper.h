@@ -32,6 +32,7 @@ struct operation {
         struct look_up look_up;
         struct softmax softmax;
         struct pooling pooling;
+        struct mean mean;
         struct lrn lrn;
         struct batch_norm batch_norm;
         struct fold fold;
@@ -149,6 +150,7 @@ run_t run_rectify, run_gate, run_add;                             /* elementwise
 run_t run_turn;                                                   /* turn.c */
 run_t run_softmax, run_softmax_gradient;                          /* softmax.c */
 run_t run_pooling, run_pooling_gradient;                          /* pooling.c */
+run_t run_mean;                                                   /* mean.c */
 run_t run_lrn, run_lrn_gradient;                                  /* lrn.c */
 run_t run_chain, run_chain_gradient, run_look_up;                 /* chain.c */
 run_t run_batch_norm;                                             /* batch_norm.c: both passes */

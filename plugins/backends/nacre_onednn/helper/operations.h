@@ -19,7 +19,7 @@ enum { HELPER_VERSION = 46 };
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, PAIR_LOSS, PAIR_LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
     RECTIFY, GATE, ADD, TURN, CHAIN, CHAIN_GRADIENT, LOOK_UP, SOFTMAX, SOFTMAX_GRADIENT,
-    POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM, FOLD, COLUMNS, COLUMNS_SUM,
+    POOLING, POOLING_GRADIENT, MEAN, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM, FOLD, COLUMNS, COLUMNS_SUM,
     NORM, NORM_GRADIENT, EMBEDDING, EMBEDDING_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
     SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
     PRODUCT, PRODUCT_PANELS, PRODUCT_GRADIENT, DEPTHWISE,
@@ -241,6 +241,13 @@ struct pooling {
     int64_t planes, rows, columns, side, out_rows, out_columns;
     int64_t down, right, step_down, step_right, above, beside; /* windows, their stride, their padding */
     int64_t relu, bytes, narrow; /* bytes: winners are uint8_t instead of int32_t */
+};
+
+/* x lies as (planes, pixels, side), and y, the means of the pixels, as (planes, side). */
+struct mean {
+    const void *x;
+    void *y;
+    int64_t planes, pixels, side, narrow;
 };
 
 /* Images lie as (images, channels / side, rows, columns, side). Windows reach from -down to up. */

@@ -28,7 +28,7 @@ class PanelProduct:
         self.rows, self.features, self.outputs, self.keeps, self.split = rows, features, outputs, keeps, split
 
     def forward(self, x: str, weight: str, bias: str, y: str, added: str = "", *, relu: bool = False) -> list[Call]:
-        """Return the calls of y, with `added` added to it; a name is "" where there is none. `relu`: with ReLU behind."""
+        """Return the calls of y + added, with ReLU behind if `relu`; a name is "" where there is none."""
         panels, laying = self._weight(weight, {"inner": self.features, "columns": self.outputs, "turned": 1})
         sizes = {"rows": self.rows, "inner": self.features, "columns": self.outputs, "relu": relu}
         return [laying, self._product(x, panels, y, sizes, bias, added)]
@@ -68,9 +68,7 @@ class PanelProduct:
         numbers = {**sizes, "apart": self.features, "split": self.split}
         return panels, HelperCall(buffers, "product_panels", numbers, once=self.keeps)
 
-    def _product(
-        self, a: str, panels: str, c: str, sizes: Mapping[str, int], bias: str = "", added: str = ""
-    ) -> Call:
+    def _product(self, a: str, panels: str, c: str, sizes: Mapping[str, int], bias: str = "", added: str = "") -> Call:
         rows, inner, columns = sizes["rows"], sizes["inner"], sizes["columns"]
         workers = number_of_threads()
         buffers = {

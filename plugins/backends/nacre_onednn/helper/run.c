@@ -33,6 +33,7 @@ static int run(const struct machine *machine, const struct operation *op) {
     case SOFTMAX_GRADIENT: run_softmax_gradient(machine, op); return 0;
     case POOLING: run_pooling(machine, op); return 0;
     case POOLING_GRADIENT: run_pooling_gradient(machine, op); return 0;
+    case MEAN: run_mean(machine, op); return 0;
     case LRN: run_lrn(machine, op); return 0;
     case LRN_GRADIENT: run_lrn_gradient(machine, op); return 0;
     case CHAIN: run_chain(machine, op); return 0;
@@ -85,6 +86,7 @@ static int only_shares(const struct operation *op) {
     case SOFTMAX_GRADIENT:
     case POOLING:
     case POOLING_GRADIENT:
+    case MEAN:
     case LRN:
     case LRN_GRADIENT:
     case CHAIN:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 from nacre import number_of_threads
@@ -77,8 +78,11 @@ MOST_BYTES = 1 << 8
 class PoolingKernel(OnednnKernel, reads=""):
     """Max and mean pooling, with ReLU behind it; of equal maxima the first gets the gradient.
 
-    The helper computes max pooling, since oneDNN's loses a NaN: over two axes, and then over the first of three. Tokens
-    (records, tokens, features), of which only axis 1 is pooled, are images with the features as their last channels.
+    The helper computes max pooling, since oneDNN's loses a NaN: over two axes, and then over the first of three. And
+    the mean of whole images whose channels lie side by side, which runs together with what is before and behind it.
+
+    Tokens (records, tokens, features), of which only axis 1 is pooled, are images with the features as their last
+    channels.
     """
 
     PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "data")}
@@ -143,10 +147,19 @@ class PoolingKernel(OnednnKernel, reads=""):
             side = side_by_side(self.images, layout)
             return self._largest(x, y, side) if stage == "forward" else self._to_largest(x, y, side, above)
         if stage == "forward":
-            trained = "data" in self.stages()
-            pooling = call(self.mean.forward(x, y, trained), {arg.SRC: ("x", x), arg.DST: ("y", y)})
-            return [pooling, *(rectify(y) if self.relu else [])]
+            return [self._average(x, y, side_by_side(self.images, layout)), *(rectify(y) if self.relu else [])]
         return [call(self.mean.backward(x, y), {arg.DIFF_DST: (above, y), arg.DIFF_SRC: ("dx", x)})]
+
+    def _average(self, x: Desc, y: Desc, side: int) -> Call:
+        """Return the call of the mean."""
+        assert self.mean is not None, "maxima have none"
+        whole = all((axis.kernel, axis.count, axis.pad) == (axis.length, 1, 0) for axis in self.axes)
+        if whole and side > 1 and helper() is not None:
+            sizes = {"planes": prod(self.images[:2]) // side, "pixels": prod(self.images[2:]), "side": side}
+            buffers = {"x": ("x", x.bytes), "y": ("y", y.bytes)}
+            return HelperCall(buffers, "mean", {**sizes, "narrow": self.inputs[0].dtype == "bf16"})
+        trained = "data" in self.stages()
+        return call(self.mean.forward(x, y, trained), {arg.SRC: ("x", x), arg.DST: ("y", y)})
 
     def _largest(self, x: Desc, y: Desc, side: int) -> list[Call]:
         """Return the calls that find the largest numbers, and note their cells if there is a backward pass."""
