@@ -10,7 +10,7 @@ import pytest
 from nacre import Identity, InputLayer, Layer, Net, is_identity
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.deconvolution import DeconvolutionLayer
-from nacre_layers.elementwise.element_wise import ElementWiseLayer, Multiply
+from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer, Multiply
 from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_layers.neurons import LReLU, ReLU
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
@@ -183,8 +183,8 @@ def filters(bottom: str, name: str) -> list[Layer]:
     return [conv, BatchNormLayer(bottoms=conv.tops, tops=name)]
 
 
-def add(one: str, other: str, name: str = "sum") -> ElementWiseLayer:
-    return ElementWiseLayer(name=name, bottoms=[one, other], tops=name, neuron=ReLU())
+def add(one: str, other: str, name: str = "sum", **fields: Any) -> ElementWiseLayer:
+    return ElementWiseLayer(name=name, bottoms=[one, other], tops=name, neuron=ReLU(), **fields)
 
 
 ONE, TWO = filters("data", "one"), filters("data", "two")
@@ -204,10 +204,11 @@ ONE, TWO = filters("data", "one"), filters("data", "two")
         ([*ONE, *TWO, add("one", "two"), *filters("sum", "three"), add("three", "sum", "more")], ["sum", "more"], {}),
         ([*ONE, add("one", "data")], [], {"keep": ["one"]}),
         ([*ONE, add("one", "data")], [], {"phase": "test"}),
-        ([*ONE, ElementWiseLayer(name="sum", bottoms=["one", "data"], tops="sum", operation=Multiply())], [], {}),
+        ([*ONE, add("one", "data", operation=Multiply())], [], {}),
+        ([*ONE, add("one", "data", operation=Add(coefficients=[2.0, -1.0]))], [], {}),
     ],
     ids=["one", "two", "two turned", "a later one", "changed in place", "twice", "read again", "a chain", "kept",
-         "test", "no sum"],
+         "test", "no sum", "coefficients"],
 )  # fmt: skip
 def test_sums_are_joined_to_filters_that_run_when_the_rest_is_there(
     layers: list[Layer], expected: list[str], options: dict[str, Any]

@@ -11,7 +11,7 @@ from nacre import Identity, Layer, Names, Net, Neuron, is_identity, open_backend
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ActivationLayer, ActivationState
 from nacre_layers.elementwise.dropout import DropoutLayer
-from nacre_layers.elementwise.element_wise import ElementWiseLayer
+from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer, Multiply
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU, Tanh
@@ -122,8 +122,8 @@ def test_it_stays_where_somebody_else_reads_it(middle: list[Layer], options: dic
     assert neurons(make_net(*middle, **options))[0] == "ReLU"
 
 
-def residual(channels: int, *norms: str, neuron: Neuron | None = None) -> list[Layer]:
-    """Return a block whose sum adds the tops of these BatchNorms, or "conv" itself."""
+def residual(channels: int, *norms: str, neuron: Neuron | None = None, operation: Any = None) -> list[Layer]:
+    """Return a block whose sum, or other operation, joins the tops of these BatchNorms, or "conv" itself."""
     fields: dict[str, Any] = {"kernel": 1, "bias": False}
     layers: list[Layer] = [
         layer
@@ -134,7 +134,8 @@ def residual(channels: int, *norms: str, neuron: Neuron | None = None) -> list[L
             BatchNormLayer(name=name, bottoms=f"{name}_conv", tops=name),
         )
     ]
-    return [*layers, ElementWiseLayer(name="sum", bottoms=norms, tops="sum", neuron=neuron or Identity())]
+    fields = {"neuron": neuron or Identity(), "operation": operation or Add()}
+    return [*layers, ElementWiseLayer(name="sum", bottoms=norms, tops="sum", **fields)]
 
 
 def left(net: Net) -> list[str]:
@@ -160,6 +161,16 @@ def test_a_sum_computes_the_batch_norm_below(norms: tuple[str, ...], neuron: Neu
             np.testing.assert_allclose(
                 net.parameters[name].gradient, handle.gradient, rtol=1e-3, atol=1e-5, err_msg=name
             )
+
+
+@pytest.mark.parametrize("operation", [Add(coefficients=[2.0, -1.0]), Multiply()], ids=repr)
+def test_other_operations_read_what_a_batch_norm_writes(operation: Any) -> None:
+    layers = residual(16, "norm", "conv", operation=operation)
+    net, other = (make_net(*layers, end="sum", insert_splits=True, backend=one) for one in ("onednn", "numpy"))
+    for one in (net, other):
+        one.forward()
+    assert left(net) == []
+    assert net.loss() == pytest.approx(other.loss(), rel=1e-5)
 
 
 @pytest.mark.parametrize("layout", ["channels last", "blocked"])

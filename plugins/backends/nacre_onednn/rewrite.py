@@ -48,8 +48,7 @@ def sums_behind_batch_norm(graph: Graph) -> Graph:
     written = {top: number for number, node in enumerate(graph.nodes) for top in node.tops}
     changed: dict[str, Node] = {}
     for node in graph.nodes:
-        layer = node.layer
-        if type(layer) is ElementWiseLayer and type(layer.operation) is Add and len(node.bottoms) == 2:
+        if type(node.layer) is ElementWiseLayer and is_sum(node.layer) and len(node.bottoms) == 2:
             other, last = sorted(node.bottoms, key=lambda name: written.get(name, -1))
             for name, beside in ((last, other), (other, last)):
                 norm = writers.get(name)
@@ -59,6 +58,11 @@ def sums_behind_batch_norm(graph: Graph) -> Graph:
                     changed |= {one.name: replace(one, layer=_marked(one.layer, SUM, joined)) for one in (norm, node)}
                     break
     return graph.with_nodes(changed.get(node.name, node) for node in graph.nodes)
+
+
+def is_sum(layer: ElementWiseLayer) -> bool:
+    """Return whether a layer adds up its bottoms, each as it is."""
+    return type(layer.operation) is Add and not layer.operation.coefficients
 
 
 @dataclass

@@ -24,7 +24,7 @@ from ..dnnl import library as dnnl
 from ..dnnl.library import library
 from ..dnnl.primitives import Call, Desc, HelperCall, Primitive, attributes, call, pass_over, reorder
 from ..helper.native import MISSING, helper
-from ..rewrite import sum_of
+from ..rewrite import is_sum, sum_of
 from .base import Layouts, OnednnKernel, describe_blob, gate, numbered, rectify, unfit_any
 from .batch_norm import KEPT, BatchNormKernel
 from .chain import MOST_LINKS, RELU, ChainKernel, Link
@@ -133,11 +133,6 @@ class ElementWiseKernel(ChainKernel):
         norm = self.norm
         more = {"x of the norm": norm.inputs[0].memory, "moments of the norm": norm.own["Moments"]} if norm else {}
         return {**super().buffers(), **more}
-
-
-def is_sum(layer: ElementWiseLayer) -> bool:
-    """Return whether a layer adds up its bottoms, each as it is."""
-    return type(layer.operation) is Add and not layer.operation.coefficients
 
 
 class SplitKernel(OnednnKernel, reads=""):
