@@ -10,9 +10,10 @@ import pytest
 from nacre import Identity, InputLayer, Layer, Net, is_identity
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.deconvolution import DeconvolutionLayer
+from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer, Multiply
 from nacre_layers.losses.square_loss import SquareLossLayer
-from nacre_layers.neurons import LReLU, ReLU
+from nacre_layers.neurons import LReLU, ReLU, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.helper.native import helper
@@ -188,6 +189,23 @@ def add(one: str, other: str, name: str = "sum", **fields: Any) -> ElementWiseLa
 
 
 ONE, TWO = filters("data", "one"), filters("data", "two")
+ACTIVATION = ActivationLayer(bottoms="sum", tops="end", neuron=Tanh())
+
+
+@pytest.mark.parametrize("bottoms", [["one", "data"], ["data", "one"]])
+def test_what_is_added_may_lie_elsewhere(bottoms: list[str]) -> None:
+    """Blobs of three axes are plain arrays for some layers, and images for others."""
+    given = InputLayer(tops="data", shape=(16, 9), batch_size=2)
+    one, other = (
+        Net("net", [given, *filters("data", "one"), add(*bottoms), ACTIVATION], backend=name, phase="predict")
+        for name in ("onednn", "numpy")
+    )
+    for net in (one, other):
+        fill(net, np.random.default_rng(0))
+        net.write("data", np.random.default_rng(0).normal(size=(2, 16, 9)))
+        net.forward()
+    assert joined(one) == ["sum"]
+    np.testing.assert_allclose(one.blob("end"), other.blob("end"), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # an infinity less another one

@@ -161,7 +161,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         self.biased = layer.bias
         self.norm: Any = None
         self.sum: Any = None
-        self.weight, self.bias = "weight", "bias"
+        self.weight, self.bias, self.added = "weight", "bias", ""
         """The names of the buffers that the forward pass reads."""
         self.ours = self._make_ours()
         self.ones: dict[str, Array] = {}
@@ -293,11 +293,16 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         if self.norm is None or stage != "forward":
             return self._make(stage, way, layouts)
         self.weight, self.bias = "folded weight", "Folded bias"
+        before: list[Call] = []
+        if self.adds:
+            top, other = self.blobs[0], self.sum.other
+            y = describe_blob(top, layouts, self.inputs[0])
+            before, (self.added, _) = into("added", describe_blob(other, layouts, top), y)
         calls = self._make(stage, way, layouts)
         if any(self.weight in one.sizes() and not one.once for one in calls):  # it is read in every pass
             self.weight = "Folded weight"
             calls = self._make(stage, way, layouts)
-        return [self._folding(), *calls]
+        return [self._folding(), *before, *calls]
 
     def _folding(self) -> Call:
         """Return the call that makes the weights and the bias that normalise."""
@@ -353,7 +358,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     def _behind(self, y: Desc) -> list[Call]:
         """Return the calls of what is behind the filters and their bias."""
         if self.adds:
-            return [pass_over("add", {"one": "y", "other": "added", "y": "y"}, y, relu=self.relu)]
+            return [pass_over("add", {"one": "y", "other": self.added, "y": "y"}, y, relu=self.relu)]
         return rectify(y) if self.relu else []
 
     def _of_ours(self, ours: DirectConvolution, stage: str, x: Desc, y: Desc) -> list[Call]:
@@ -362,7 +367,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             ends, bias = (("x", x), ("y", y)), self.bias if self.biased else ""
             if self.adds and not ours.adds_to(y):
                 return [*ours.forward(*ends, bias), *self._behind(y)]
-            return ours.forward(*ends, bias, "added" if self.adds else "", relu=self.relu)
+            return ours.forward(*ends, bias, self.added, relu=self.relu)
         top = ("gated" if self.relu else "dy", y)
         dbias = "dbias" if self.biased else ""
         return ours.data(("dx", x), top) if stage == "data" else ours.weights(("x", x), top, dbias)

@@ -105,7 +105,10 @@ class ElementWiseKernel(ChainKernel):
         The BatchNorm's bottom must still be there when the sum is computed: it is, if there is a backward pass.
         """
         norm = self.below and self.below.norm
-        if self.below and norm and norm.blobs_diff[0] is not None and not self.inputs[self.below.index].pinned:
+        if self.below is None or norm is None or norm.blobs_diff[0] is None:
+            return
+        top = self.inputs[self.below.index]
+        if top is norm.blobs[0] and not top.pinned:  # it may be a copy in another memory
             norm.leaves_its_top, self.norm = True, norm
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
