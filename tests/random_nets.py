@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from nacre import InputLayer, Layer, NacreError, Net, registry
+from nacre import Layer, NacreError, Net, registry
 from small_layers import PlainBackend
 
 NEURONS = ("ELU", "Hardswish", "LReLU", "Mish", "SELU", "STanh", "Sigmoid", "Softplus", "Tanh")
-COMMON = ("Activation", "BatchNorm", "Convolution", "Convolution", "ElementWise", "ElementWise", "Pooling")
+COMMON = ("Activation", "BatchNorm", "Convolution", "Convolution", "ElementWise", "Pooling", "Residual")
 OPERATIONS = ("Average", "Maximum", "Multiply", "Subtract")
 MOST = 60_000
 """Numbers of a blob."""
@@ -34,18 +33,23 @@ class RandomNet:
         image = (channels, self.up_to(4, 10), self.up_to(4, 10))
         tokens, film = (self.up_to(2, 9), channels), (channels, 4, self.up_to(3, 5), 3)
         shape = self.one_of(image, image, image, tokens, tokens[::-1], film, (channels,))
-        self.layers: list[Layer] = [InputLayer(name="data", tops="data", shape=shape, batch_size=self.batch_size)]
+        data = {"name": "data", "tops": "data", "shape": shape, "batch_size": self.batch_size}
+        self.drawn: list[tuple[str, dict[str, Any]]] = [("Input", data)]
         self.shapes: dict[str, tuple[int, ...]] = {"data": (self.batch_size, *shape)}
         self.unread: list[str] = []
         wanted = self.up_to(3, 10)
         for _ in range(6 * wanted):
-            if len(self.layers) <= wanted:
+            if len(self.drawn) <= wanted:
                 self._draw()
         self._end()
         self.phase = self.one_of("train", "train", "predict", "test")
         if self.phase == "predict":
-            del self.layers[-2:]
+            del self.drawn[-2:]
         self.keep = [self.one_of(*self.shapes)] if self.chance(0.25) else []
+
+    def layers(self) -> list[Layer]:
+        """Make the layers, with parameters of their own."""
+        return [registry().open("layer", kind)(**fields) for kind, fields in self.drawn]
 
     # Random things
 
@@ -65,13 +69,12 @@ class RandomNet:
 
     def _draw(self) -> None:
         """Add a layer, if it fits."""
-        before = type(self.layers[-1]).__name__
-        likely = {"BatchNormLayer": "ElementWise", "ConvolutionLayer": "BatchNorm"}.get(before, "")
+        likely = {"BatchNorm": "ElementWise", "Convolution": "BatchNorm"}.get(self.drawn[-1][0], "")
         kind = likely if likely and self.chance(0.3) else self.one_of(self.one_of(*COMMON), self.one_of(*KINDS))
         bottom = self.unread[-1] if self.unread and self.chance(0.6) else self.one_of(*self.shapes)
         fields = KINDS[kind](self, self.shapes[bottom])
         bottoms = [bottom, *(self.one_of(*self._like(bottom, fields)) for _ in range(fields.pop("others", 0)))]
-        tops = {"tops": f"top{len(self.layers)}"} if fields.pop("writes", True) else {}
+        tops = {"tops": f"top{len(self.drawn)}"} if fields.pop("writes", True) else {}
         self._add(kind, bottoms=bottoms, **tops, **fields)
 
     def _like(self, bottom: str, fields: dict[str, Any]) -> Sequence[str]:
@@ -84,20 +87,20 @@ class RandomNet:
         found = [name for name, shape in self.shapes.items() if rest(shape) == rest(self.shapes[bottom])]
         return [name for name in found if name != bottom] or found
 
-    def _add(self, kind: str, name: str = "", **fields: Any) -> str:
+    def _add(self, kind: str, **fields: Any) -> str:
         """Add a layer, if it fits; return its top."""
-        name = name or f"layer{len(self.layers)}"
+        self.drawn.append((kind, {"name": f"layer{len(self.drawn)}", **fields}))
         try:
-            layer = registry().open("layer", kind)(name=name, **fields)
-            net = Net("net", [*self.layers, layer], backend=PlainBackend(), allocate=False, insert_splits=True)
+            net = Net("net", self.layers(), backend=PlainBackend(), allocate=False, insert_splits=True)
         except NacreError:
+            self.drawn.pop()
             return ""
         top = fields.get("tops", fields["bottoms"][0])
         shape = tuple(net.memory.final[top].shape)
         net.shutdown()
         if len(shape) < 2 or prod(shape) > MOST:
+            self.drawn.pop()
             return ""
-        self.layers.append(layer)
         self.shapes[top] = shape
         self.unread = [one for one in self.unread if one not in fields["bottoms"] or one == top]
         self.unread += [] if top in self.unread else [top]
@@ -107,18 +110,16 @@ class RandomNet:
         ends = self.unread or ["data"]
         scores = [self._add("InnerProduct", bottoms=[one], tops=f"{one}_scores", output_dim=3) for one in ends]
         self.output = self._add("ElementWise", bottoms=scores, tops="scores") if len(scores) > 1 else scores[0]
-        label = InputLayer(name="label", tops="label", batch_size=self.batch_size)
-        loss = registry().open("layer", "SoftmaxLoss")(name="loss", bottoms=[self.output, "label"])
-        self.layers += [label, loss]
+        self.drawn.append(("Input", {"name": "label", "tops": "label", "batch_size": self.batch_size}))
+        self.drawn.append(("SoftmaxLoss", {"name": "loss", "bottoms": [self.output, "label"]}))
 
     # Results
 
     def results(self, backend: Any, **options: Any) -> dict[str, Any]:
         """Return what two passes give: the output or the loss, gradients, statistics, and what is kept."""
-        layers = [replace(layer) for layer in self.layers]  # with parameters of their own
         made = {"backend": backend, "phase": self.phase, "keep": self.keep, "insert_splits": True, "seed": 3, **options}
         found: dict[str, Any] = {}
-        with Net("net", layers, **made) as net:
+        with Net("net", self.layers(), **made) as net:
             self._fill(net)
             random = np.random.default_rng(self.number)
             for step in range(2):
@@ -204,6 +205,14 @@ def _inner_product(net: RandomNet, shape: tuple[int, ...]) -> dict[str, Any]:
     return {**sizes, "bias": net.chance(0.7), "neuron": net.neuron()}
 
 
+def _block(net: RandomNet, shape: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Return layers whose top has the shape of the bottom."""
+    images = {"type": "Convolution", "n_filter": shape[1], "kernel": 3, "pad": 1}
+    filters = images if len(shape) > 2 else {"type": "InnerProduct", "output_dim": shape[1]}
+    layers = [{**filters, "neuron": net.neuron()}, *([{"type": "BatchNorm"}] if net.chance(0.7) else [])]
+    return layers * net.up_to(1, 2)
+
+
 KINDS: dict[str, Callable[[RandomNet, tuple[int, ...]], dict[str, Any]]] = {
     "Convolution": _filters,
     "Deconvolution": _filters,
@@ -233,6 +242,8 @@ KINDS: dict[str, Callable[[RandomNet, tuple[int, ...]], dict[str, Any]]] = {
     "Resize": lambda net, shape: {"factor": 2.0, "mode": net.one_of("nearest", "bilinear")},
     "Reduction": lambda net, shape: {"operation": "mean", "axis": net.one_of(1, 2)},
     "Tile": lambda net, shape: {"tiles": 2},
+    "Residual": lambda net, shape: {"layer": _block(net, shape), "neuron": net.neuron()},
+    "Repeat": lambda net, shape: {"times": 2, "layer": _block(net, shape), "shared": net.chance(0.3)},
     "LSTM": lambda net, shape: {"output_dim": net.one_of(4, 16)},
     "GRU": lambda net, shape: {"output_dim": net.one_of(4, 16)},
 }

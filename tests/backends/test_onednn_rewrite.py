@@ -16,6 +16,7 @@ from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
+from nacre_layers.normalisation.layer_norm import LayerNormLayer
 from nacre_layers.pooling.functions import Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.split import SplitLayer
@@ -161,6 +162,28 @@ def test_a_sum_computes_the_batch_norm_below(norms: tuple[str, ...], neuron: Neu
             np.testing.assert_allclose(
                 net.parameters[name].gradient, handle.gradient, rtol=1e-3, atol=1e-5, err_msg=name
             )
+
+
+def test_a_sum_leaves_a_batch_norm_alone_whose_top_is_copied_for_it() -> None:
+    """Of blobs with three axes, the BatchNorm's are plain arrays, and the sum's lie as images."""
+    nets: list[Net] = []
+    for backend in ("onednn", "numpy"):
+        layers = [
+            data(16, 7, batch=4),
+            data(batch=4, top="label"),
+            PoolingLayer(bottoms="data", tops="pool", kernel=3),
+            LayerNormLayer(bottoms="pool", tops="layer_norm"),
+            BatchNormLayer(bottoms="layer_norm", tops="norm"),
+            ElementWiseLayer(name="sum", bottoms=["pool", "norm"], tops="sum"),
+            InnerProductLayer(bottoms="sum", tops="ip", output_dim=3),
+            SoftmaxLossLayer(name="loss", bottoms=["ip", "label"]),
+        ]
+        nets.append(Net("net", layers, backend=backend, insert_splits=True))
+        fill(nets[-1])
+        nets[-1].write("label", [0, 1, 2, 1])
+        nets[-1].forward()
+    assert left(nets[0]) == []
+    assert nets[0].loss() == pytest.approx(nets[1].loss(), rel=1e-5)
 
 
 @pytest.mark.parametrize("operation", [Add(coefficients=[2.0, -1.0]), Multiply()], ids=repr)

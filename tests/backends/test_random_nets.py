@@ -9,14 +9,14 @@ import pytest
 from nacre import registry
 from random_nets import RandomNet, differences
 
-FOUND = (148, 187, 470)
+FOUND = (807, 910, 1163)
 """Nets of which backends have once made something else."""
 
 
 def check(numbers: range | tuple[int, ...], backend: Any) -> None:
     for number in numbers:
         net = RandomNet(number)
-        assert not differences(net, backend), f"net {number}, in phase {net.phase}: {net.layers}"
+        assert not differences(net, backend), f"net {number}, in phase {net.phase}: {net.drawn}"
 
 
 def usable(name: str) -> str:
