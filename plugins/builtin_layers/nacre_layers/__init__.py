@@ -121,6 +121,7 @@ if TYPE_CHECKING:
     from .pooling.global_pooling import GlobalPoolingLayer as GlobalPoolingLayer
     from .pooling.pooling import PoolingLayer as PoolingLayer
     from .pooling.spp import SPPLayer as SPPLayer
+    from .random_nets import RandomNet as RandomNet
     from .recurrent.gru import GRULayer as GRULayer
     from .recurrent.lstm import LSTMLayer as LSTMLayer
     from .recurrent.rnn import RNNLayer as RNNLayer
@@ -346,7 +347,10 @@ ELSEWHERE = {  # in PyTorch and Keras
     "initializer/Xavier": "glorot_uniform glorot_normal xavier_uniform xavier_normal",
     "initializer/He": "he_uniform he_normal kaiming_uniform kaiming_normal",
 }
-FUNCTIONS = {"class_starts": "nacre_layers.losses.class_softmax_loss:class_starts"}
+OTHERS = {
+    "RandomNet": "nacre_layers.random_nets:RandomNet",
+    "class_starts": "nacre_layers.losses.class_softmax_loss:class_starts",
+}
 
 
 @hookimpl
@@ -387,5 +391,5 @@ __getattr__ = lazy(
     CONSTRAINTS,
     ALGORITHMS,
     BASES,
-    FUNCTIONS,
+    OTHERS,
 )
