@@ -8,6 +8,7 @@ from nacre_new_backend import NewNameBackend
 
 from nacre import L, NacreError, Net, Solver
 from nacre.testing import BackendTests
+from nacre_layers import RandomNet
 
 POINTS = np.random.default_rng(0).normal(size=(40, 4))
 
@@ -16,6 +17,12 @@ class TestNewName(BackendTests):
     """Arrays, copies, functions, and nets that compute what they compute elsewhere."""
 
     backend = NewNameBackend
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_random_nets(number: int) -> None:
+    """Layers beside each other compute what each computes alone."""
+    RandomNet(number).check(NewNameBackend())
 
 
 def test_what_overflows_is_told() -> None:
