@@ -45,18 +45,21 @@ SUM = "nacre_onednn: the sum behind it computes its top"
 def sums_behind_batch_norm(graph: Graph) -> Graph:
     """Give each sum of two blobs that alone reads the top of a BatchNorm a `Sum` with it: with the last one below."""
     writers, readers = _ends(graph)
-    written = {top: number for number, node in enumerate(graph.nodes) for top in node.tops}
+    order = {top: number for number, node in enumerate(graph.nodes) for top in node.tops}
+
+    def written(name: str) -> int:
+        return order.get(name, -1)
+
     changed: dict[str, Node] = {}
     for node in graph.nodes:
-        if type(node.layer) is ElementWiseLayer and is_sum(node.layer) and len(node.bottoms) == 2:
-            other, last = sorted(node.bottoms, key=lambda name: written.get(name, -1))
-            for name, beside in ((last, other), (other, last)):
-                norm = writers.get(name)
-                if norm and name not in graph.keep and readers[name] == [node] and _leaves_its_top(norm):
-                    waits = written.get(beside, -1) < written.get(norm.bottoms[0], -1)
-                    joined = Sum(node.bottoms.index(name), waits)
-                    changed |= {one.name: replace(one, layer=_marked(one.layer, SUM, joined)) for one in (norm, node)}
-                    break
+        if type(node.layer) is not ElementWiseLayer or not is_sum(node.layer) or len(node.bottoms) != 2:
+            continue
+        below = [writers[name] for name in sorted(node.bottoms, key=written, reverse=True) if name in writers]
+        alone = (one for one in below if _leaves_its_top(one) and _is_alone(graph, one.tops, readers, node))
+        if norm := next(alone, None):
+            index = node.bottoms.index(norm.tops[0])
+            joined = Sum(index, waits=written(node.bottoms[1 - index]) < written(norm.bottoms[0]))
+            changed |= {one.name: replace(one, layer=_marked(one.layer, SUM, joined)) for one in (norm, node)}
     return graph.with_nodes(changed.get(node.name, node) for node in graph.nodes)
 
 

@@ -105,6 +105,10 @@ class ColumnsConvolution(DirectConvolution):
         """Return the calls of a matrix of windows times filters; classes that `ADDS` apply ReLU, too."""
         return self._product(source, shape, result, bias, turned=True)
 
+    def _back(self, source: Buffer, shape: tuple[int, int], result: Buffer) -> list[Call]:
+        """Return the calls of a top, as a matrix, times filters."""
+        return self._product(source, shape, result)
+
     def data(self, dx: Buffer, dy: Buffer, bias: str = "") -> list[Call]:
         s, inside = self.sizes, self.cells * self.sizes.channels
         before, (source, _) = into(*dy, self._last(dy))
@@ -113,7 +117,7 @@ class ColumnsConvolution(DirectConvolution):
         (result, bottom), after = out_of(*dx, describe(dx[1].shape, CHANNELS_LAST))
         summed = bool(bias) or not self.of_pixels
         windows = ("windows" if summed else result, matrix)
-        product = self._product((source, top), (s.filters, inside), windows)
+        product = self._back((source, top), (s.filters, inside), windows)
         buffers = {
             "matrix": ("windows", matrix.bytes),
             "bias": (bias, 4 * s.channels),
@@ -209,10 +213,8 @@ class PanelsConvolution(ColumnsConvolution):
         calls, (weight, _) = self._packed(shape, None, turned=True)
         return [*calls, *self.ours.forward(source[0], weight, bias, result[0], added, relu=relu)]
 
-    def _product(
-        self, source: Buffer, shape: tuple[int, int], result: Buffer, bias: str = "", *, turned: bool = False
-    ) -> list[Call]:
-        calls, (weight, _) = self._packed(shape, None, turned=turned)
+    def _back(self, source: Buffer, shape: tuple[int, int], result: Buffer) -> list[Call]:
+        calls, (weight, _) = self._packed(shape, None, turned=False)
         return [*calls, *self.ours.data(source[0], weight, result[0])]
 
     def _sums(self, source: Buffer, top: Buffer, result: Buffer, bias: str) -> list[Call]:
