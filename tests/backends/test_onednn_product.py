@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from helper_calls import assert_same_bits, run
@@ -58,6 +58,7 @@ def matrices(rows: int, features: int, outputs: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("split", KINDS)
+@settings(max_examples=200)
 @given(
     rows=st.integers(1, 40),
     features=st.integers(1, 70),

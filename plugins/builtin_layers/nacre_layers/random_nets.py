@@ -19,9 +19,11 @@ Shape = tuple[int, ...]
 
 NEURONS = ("ELU", "Hardswish", "LReLU", "Mish", "SELU", "STanh", "Sigmoid", "Softplus", "Tanh")
 COMMON = ("Activation", "BatchNorm", "Convolution", "Convolution", "ElementWise", "Pooling", "Residual")
-OPERATIONS = ("Average", "Maximum", "Multiply", "Subtract")
+OPERATIONS = ("Maximum", "Mean", "Multiply", "Subtract")
 MOST = 60_000
 """Numbers of a blob."""
+SAMPLES = 3
+"""Runs in float32 that show how far roundings reach: in one of them they may cancel by chance."""
 
 
 class Plain(HostMemory):
@@ -47,9 +49,10 @@ def _pooling(net: RandomNet, shape: Shape) -> dict[str, Any]:
 
 
 def _element_wise(net: RandomNet, shape: Shape) -> dict[str, Any]:
-    others = net.one_of(1, 1, 1, 2)
-    coefficients = [net.one_of(-1.0, 0.5, 2.0) for _ in range(others + 1)] if net.chance(0.3) else []
-    operation = {"type": "Add", "coefficients": coefficients} if net.chance(0.6) else {"type": net.one_of(*OPERATIONS)}
+    kind = "Add" if net.chance(0.6) else net.one_of(*OPERATIONS)
+    others = 1 if kind == "Subtract" else net.one_of(1, 1, 1, 2)
+    weighed = {"coefficients": [net.one_of(-1.0, 0.5, 2.0) for _ in range(others + 1)]} if net.chance(0.3) else {}
+    operation = {"type": kind, **(weighed if kind == "Add" else {})}
     return {"others": others, "operation": operation, "neuron": net.neuron()}
 
 
@@ -90,7 +93,7 @@ KINDS: dict[str, Callable[[RandomNet, Shape], dict[str, Any]]] = {
     "Stack": lambda net, shape: {"others": 1, "axis": net.one_of(1, -1)},
     "Softmax": lambda net, shape: {"axis": net.one_of(1, -1)},
     "MatMul": lambda net, shape: {"others": 1, "transpose_b": True},
-    "Transpose": lambda net, shape: {"axes": [0, *(1 + net.random.permutation(len(shape) - 1)).tolist()]},
+    "Transpose": lambda net, shape: {"axes": (1 + net.random.permutation(len(shape) - 1)).tolist()},
     "Flatten": lambda net, shape: {},
     "PReLU": lambda net, shape: {"shared": net.chance(0.3)},
     "GLU": lambda net, shape: {},
@@ -191,8 +194,9 @@ class RandomNet:
     def _add(self, kind: str, **fields: Any) -> str:
         """Add a layer, if it fits; return its top."""
         self.drawn.append((kind, {"name": f"layer{len(self.drawn)}", **fields}))
+        layers = self.layers()
         try:
-            net = Net("net", self.layers(), backend=Plain(), allocate=False, insert_splits=True)
+            net = Net("net", layers, backend=Plain(), allocate=False, insert_splits=True)
         except NacreError:
             self.drawn.pop()
             return ""
@@ -219,35 +223,48 @@ class RandomNet:
     def check(self, backend: Any, **options: Any) -> None:
         """Raise AssertionError if a backend, or one of this name, gives other results than the layers' own code.
 
-        That runs in float64. Results may be off by 0.002 of their norm, or by 30 times what that code is in float32:
-        some gradients are small sums of large numbers. Compared are two passes: the loss, or in phase predict the
-        output, gradients, running statistics and what is kept. `options` are those of the net, such as `compute`.
+        That runs in float64. Results may be off by 0.002 of their norm, or by 30 times what that code is in float32, on
+        numbers that were moved by half a digit: some gradients are small sums of large numbers. Compared are two
+        passes: the loss, or in phase predict the output, gradients, running statistics and what is kept. `options` are
+        those of the net, such as `compute`.
         """
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            exact, usual = (self.results(Plain(), dtype=dtype) for dtype in ("float64", "float32"))
+            exact = self.results(Plain(), dtype="float64")
+            usual = [self.results(Plain(), moved=number, dtype="float32") for number in range(SAMPLES)]
             found = self.results(backend, **options)
         gradients = [np.linalg.norm(one) for name, one in exact.items() if name.startswith("gradient")]
         for name, one in exact.items():
             norm = max(np.linalg.norm(one), 1e-3 * max(gradients) if name.startswith("gradient") else 1e-6)
-            limit = max(2e-3, 30 * np.linalg.norm(usual[name] - one) / norm)
+            rounded = [np.linalg.norm(sample[name] - one) for sample in usual]
+            limit = max(2e-3, 30 * max(rounded) / norm)
             error = np.linalg.norm(found[name] - one) / norm
-            if np.isfinite(usual[name]).all() and not error <= limit:  # nor may it be NaN
+            if np.isfinite(rounded).all() and not error <= limit:  # nor may it be NaN
                 layers = "\n".join(f"  {kind} {fields}" for kind, fields in self.drawn)
                 raise AssertionError(
                     f"net {self.number}, in phase {self.phase}: {name} is off by {error:.2g} of its norm, allowed "
                     f"{limit:.2g}; its layers:\n{layers}"
                 )
 
-    def results(self, backend: Any, **options: Any) -> dict[str, Any]:
-        """Return what two passes give: the output or the loss, gradients, statistics, and what is kept."""
+    def results(self, backend: Any, moved: int = 0, **options: Any) -> dict[str, Any]:
+        """Return what two passes give: the output or the loss, gradients, statistics, and what is kept.
+
+        With a number `moved`, data and parameters are off by 6e-8 of each number, at random.
+        """
         made = {"backend": backend, "phase": self.phase, "keep": self.keep, "insert_splits": True, "seed": 3, **options}
         found: dict[str, Any] = {}
+        other = np.random.default_rng(moved)
+
+        def near(values: Any) -> Any:
+            return values * (1 + 6e-8 * other.normal(size=np.shape(values))) if moved else values
+
         with Net("net", self.layers(), **made) as net:
             self._fill(net)
+            for _, one in sorted(net.parameters.items()):
+                one.value = near(one.value)
             random = np.random.default_rng(self.number)
             for step in range(2):
-                net.write("data", random.normal(size=self.shapes["data"]))
+                net.write("data", near(random.normal(size=self.shapes["data"])))
                 if self.phase != "predict":
                     net.write("label", random.integers(0, 3, self.batch_size))
                 net.forward()
