@@ -51,8 +51,8 @@ def _pooling(net: RandomNet, shape: Shape) -> dict[str, Any]:
 def _element_wise(net: RandomNet, shape: Shape) -> dict[str, Any]:
     kind = "Add" if net.chance(0.6) else net.one_of(*OPERATIONS)
     others = 1 if kind == "Subtract" else net.one_of(1, 1, 1, 2)
-    weighed = {"coefficients": [net.one_of(-1.0, 0.5, 2.0) for _ in range(others + 1)]} if net.chance(0.3) else {}
-    operation = {"type": kind, **(weighed if kind == "Add" else {})}
+    coefficients = [net.one_of(-1.0, 0.5, 2.0) for _ in range(others + 1)] if net.chance(0.3) else []
+    operation = {"type": kind, "coefficients": coefficients} if kind == "Add" else {"type": kind}
     return {"others": others, "operation": operation, "neuron": net.neuron()}
 
 
@@ -223,10 +223,10 @@ class RandomNet:
     def check(self, backend: Any, **options: Any) -> None:
         """Raise AssertionError if a backend, or one of this name, gives other results than the layers' own code.
 
-        That runs in float64. Results may be off by 0.002 of their norm, or by 30 times what that code is in float32, on
-        numbers that were moved by half a digit: some gradients are small sums of large numbers. Compared are two
-        passes: the loss, or in phase predict the output, gradients, running statistics and what is kept. `options` are
-        those of the net, such as `compute`.
+        That runs in float64. Results may be off by 0.002 of their norm, or by 30 times what that code is in float32,
+        also on numbers that were moved by half a digit: some gradients are small sums of large numbers. Compared are
+        two passes: the loss, or in phase predict the output, gradients, running statistics and what is kept. `options`
+        are those of the net, such as `compute`.
         """
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -259,9 +259,7 @@ class RandomNet:
             return values * (1 + 6e-8 * other.normal(size=np.shape(values))) if moved else values
 
         with Net("net", self.layers(), **made) as net:
-            self._fill(net)
-            for _, one in sorted(net.parameters.items()):
-                one.value = near(one.value)
+            self._fill(net, near)
             random = np.random.default_rng(self.number)
             for step in range(2):
                 net.write("data", near(random.normal(size=self.shapes["data"])))
@@ -285,10 +283,10 @@ class RandomNet:
                 found.append((name, one.value))
         return found
 
-    def _fill(self, net: Net) -> None:
-        """Give parameters numbers with which blobs neither grow nor vanish."""
+    def _fill(self, net: Net, near: Callable[[Any], Any]) -> None:
+        """Give parameters numbers, or some near them, with which blobs neither grow nor vanish."""
         random = np.random.default_rng(self.number)
         for name, one in sorted(net.parameters.items()):
             summed = prod(one.shape[1:]) if len(one.shape) > 1 else 1
             values = random.normal(0.1 if summed == 1 else 0, summed**-0.5, one.shape)
-            one.value = np.abs(values) + 0.3 if name.endswith("variance") else values
+            one.value = near(np.abs(values) + 0.3 if name.endswith("variance") else values)
