@@ -48,8 +48,9 @@ SHAPES = [(2, 3, 5), (2, 3, 5, 4), (2, 20, 3, 7), (2, 17, 2, 3, 4), (3, 1, 4, 4)
 @pytest.mark.parametrize("dtype", ["float32", "bf16"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_images_get_their_channels_last_and_back(shape: tuple[int, ...], dtype: str) -> None:
-    bits = np.uint32 if dtype == "float32" else np.uint16
-    x = np.random.default_rng(0).integers(0, 1 << 15, shape).astype(bits)
+    x = np.random.default_rng(0).integers(0x80, 0x7F80, shape, np.uint16)  # oneDNN's own copies may change denormals
+    if dtype == "float32":
+        x = x.astype(np.uint32) << 16
     last, back = np.zeros((shape[0], *shape[2:], shape[1]), x.dtype), np.zeros_like(x)
     before, after = (describe(shape, layout, dtype) for layout in (PLAIN, CHANNELS_LAST))
     calls = [*reorder("x", before, "y", after), *reorder("y", after, "z", before)]

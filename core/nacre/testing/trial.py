@@ -104,14 +104,19 @@ class Example:
 
 
 def spread_values(shape: tuple[int, ...], seed: int) -> np.ndarray:
-    """Fill a shape with numbers between -2 and 2, in random order, as far apart from each other as there is room."""
+    """Fill a shape with numbers between -2 and 2, in random order, as far apart from each other as there is room.
+
+    None of several is their mean: behind a normalisation it would be 0 up to rounding, where ReLU has two slopes.
+    """
     return _spread(shape, seed).copy()
 
 
 @lru_cache(maxsize=64)
 def _spread(shape: tuple[int, ...], seed: int) -> np.ndarray:
     count = prod(shape)
-    values = (np.arange(count) + 0.37) / count * 4 - 2
+    places = np.arange(count) + 0.37
+    places[(count + 1) // 2 :] += 0.5
+    values = places / count * 4 - 2
     return np.random.default_rng(seed).permutation(values).reshape(shape)
 
 

@@ -10,7 +10,7 @@ from nacre import (
 )
 from nacre.testing.close import assert_close, assert_near
 from nacre.testing.gradients import check_net_gradients, numerical_gradient, worst_error
-from nacre.testing.trial import Example, Trial, backends
+from nacre.testing.trial import Example, Trial, backends, spread_values
 from nacre_data import MemoryDataLayer, MemoryOutputLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
@@ -154,6 +154,14 @@ def test_examples():
     assert example.differentiable() == (0, 2)
     assert [one.shape for one in example.cut(2).arrays()] == [(2, 4), (2,), (2, 1)]
     assert np.array_equal(example.cut(2).arrays()[0], arrays[0][:2])
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 27, 1001])
+def test_numbers_are_apart_and_none_is_their_mean(count):
+    values = np.sort(spread_values((count,), 0))
+    assert -2 < values[0] < values[-1] < 2
+    assert np.diff(values).min() > 3.9 / count
+    assert np.abs(values - values.mean()).min() > 0.6 / count
 
 
 def test_a_trial_runs_what_nets_run():
