@@ -132,10 +132,11 @@ INLINE void go_aside(const struct link *link, const float *x, const float *o, co
 }
 
 /* In bf16 a function has no more than 65,536 results: to look them up takes a third of the time of an exponential. Not in
- * VERSIONS, since instructions that gather take longer than single loads. */
+ * VERSIONS, since instructions that gather take longer than single loads; nor through registers of floats, whose upper parts
+ * would have to be kept. */
 __attribute__((noinline)) static void read_table(const uint16_t *x, int64_t count, const float *table, float *out) {
 #pragma GCC unroll 8
-    for (int64_t i = 0; i < count; i++) out[i] = table[x[i]];
+    for (int64_t i = 0; i < count; i++) memcpy(out + i, table + x[i], sizeof *out);
 }
 
 static void look_up_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
@@ -179,7 +180,6 @@ INLINE void chain_gradient_some(const struct operation *op, int64_t start, int64
     const struct chain *c = &op->chain;
     int narrow = (int)c->narrow;
     float between[MOST_LINKS + 1][CHUNK], others[MOST_LINKS][CHUNK], room[CHUNK], sides[CHUNK], downs[CHUNK];
-    float slopes[LONG_CHUNK];
     const float *v[MOST_LINKS + 1], *o[MOST_LINKS]; /* what lies between, and the other arrays */
     int64_t known = 0;                              /* so many links are computed */
     (void)worker;
@@ -191,9 +191,7 @@ INLINE void chain_gradient_some(const struct operation *op, int64_t start, int64
     for (int64_t at = start; at < stop; at += CHUNK) {
         int64_t count = smaller(CHUNK, stop - at);
         int direct = !narrow && count == CHUNK;
-        if (c->x && !c->slopes) v[0] = read_chunk(c->x, at, count, narrow, between[0]);
-        int64_t inside = (at - start) % LONG_CHUNK;
-        if (c->slopes && !inside) read_table((const uint16_t *)c->x + at, smaller(LONG_CHUNK, stop - at), c->slopes, slopes);
+        if (c->x) v[0] = read_chunk(c->x, at, count, narrow, between[0]);
         for (int64_t k = 0; k < c->count; k++) {
             const struct link *link = c->links + k;
             if (link->other && (k < known || reads_x(link->function)))
@@ -213,11 +211,6 @@ INLINE void chain_gradient_some(const struct operation *op, int64_t start, int64
                 if (!direct) write_chunk(out, link->dother, at, count, narrow);
             }
             if ((!k && !c->dx) || (link->first == 1 && link->function == WEIGHED)) continue;
-            if (!k && c->slopes) {
-                for (int i = 0; i < CHUNK; i++) downs[i] = d[i] * slopes[inside + i];
-                d = downs;
-                continue;
-            }
             float *out = k || !direct ? downs : (float *)c->dx + at;
             go_down(link, v[k], o[k], v[k + 1], d, out);
             d = out;
@@ -226,8 +219,22 @@ INLINE void chain_gradient_some(const struct operation *op, int64_t start, int64
     }
 }
 
+/* The gradient of a neuron alone whose slopes are looked up, in bf16. */
+INLINE void slope_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    const struct chain *c = &op->chain;
+    float slopes[LONG_CHUNK];
+    (void)worker;
+    for (int64_t at = start; at < stop; at += LONG_CHUNK) {
+        int64_t count = smaller(LONG_CHUNK, stop - at);
+        read_table((const uint16_t *)c->x + at, count, c->slopes, slopes);
+#pragma GCC ivdep
+        for (int64_t i = 0; i < count; i++) put(c->dx, at + i, get(c->dy, at + i, 1) * slopes[i], 1);
+    }
+}
+
 VERSIONS(chain_some)
 VERSIONS(chain_gradient_some)
+VERSIONS(slope_some)
 
 static void share_chunks(const struct machine *machine, const struct operation *op, work_t work) {
     int64_t cost = 0, size = op->chain.size;
@@ -240,7 +247,7 @@ void run_chain(const struct machine *machine, const struct operation *op) {
 }
 
 void run_chain_gradient(const struct machine *machine, const struct operation *op) {
-    share_chunks(machine, op, best_chain_gradient_some());
+    share_chunks(machine, op, op->chain.slopes ? best_slope_some() : best_chain_gradient_some());
 }
 
 void run_look_up(const struct machine *machine, const struct operation *op) {

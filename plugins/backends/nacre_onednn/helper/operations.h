@@ -207,7 +207,7 @@ struct link {
 
 /* Each link reads what the one before it gives: CHAIN reads x and writes y. CHAIN_GRADIENT reads dy, and x, from which it
  * computes again what gradients need; or y, if they need nothing else; or neither. It writes dx and those of the other
- * arrays, if they are wanted. In bf16 `slopes` may be those of the first link, as a function of x, at all its numbers. Of a
+ * arrays, if they are wanted. In bf16 `slopes` may be those of the only link, as a function of x, at all its numbers. Of a
  * neuron alone whose slopes are functions of x, CHAIN writes these to `kept`, if it is not NULL, in float32. */
 struct chain {
     const void *x, *dy;
