@@ -1,6 +1,6 @@
 /* LayerNorm and RMSNorm: rows of numbers are brought to mean 0 and variance 1, or to a mean square of 1, then scaled and
- * shifted. Runs on every processor. The mean is measured twice, the second time around the first one, and both are kept, so that
- * numbers far from 0 lose nothing. In bf16 the numbers of a row are widened first.
+ * shifted. Runs on every processor. The mean is measured twice, the second time around the first one, as squares are, and both
+ * are kept, so that numbers far from 0 lose nothing. In bf16 the numbers of a row are widened first.
  *
  * Sums of a row wait for each other: where rows are short, some of them take each step together, so that others need not.
  *
@@ -11,34 +11,51 @@
 
 #include "narrow.h"
 
-/* The sum of x - less, or of the products of x - less and y. */
-INLINE float sum_of(const float *x, float less, const float *y, int64_t size) {
-    float sums[LANES] = {0}, sum = 0;
-    int64_t i = 0;
-    for (; i + LANES <= size; i += LANES)
-        for (int lane = 0; lane < LANES; lane++)
-            sums[lane] += (x[i + lane] - less) * (y ? y[i + lane] : 1);
-    for (; i < size; i++) sum += (x[i] - less) * (y ? y[i] : 1);
-    for (int lane = 0; lane < LANES; lane++) sum += sums[lane];
-    return sum;
+/* Adds up LANES sums, half to half: in memory, since compilers take a register apart number by number. */
+INLINE float total(const float *sums) {
+    float halves[LANES / 2], quarters[LANES / 4];
+    for (int lane = 0; lane < LANES / 2; lane++) halves[lane] = sums[lane] + sums[lane + LANES / 2];
+    for (int lane = 0; lane < LANES / 4; lane++) quarters[lane] = halves[lane] + halves[lane + LANES / 4];
+    return (quarters[0] + quarters[2]) + (quarters[1] + quarters[3]);
 }
 
-/* The sum of the squares of x - less - rest. */
-INLINE float squares_of(const float *x, float less, float rest, int64_t size) {
-    float sums[LANES] = {0}, sum = 0;
+/* LANES sums of x. */
+INLINE void add_up(const float *x, int64_t size, float *sums) {
+    float some[LANES] = {0}, others[LANES] = {0};
     int64_t i = 0;
+    for (; i + 2 * LANES <= size; i += 2 * LANES)
+        for (int lane = 0; lane < LANES; lane++) some[lane] += x[i + lane], others[lane] += x[i + LANES + lane];
+    for (; i + LANES <= size; i += LANES)
+        for (int lane = 0; lane < LANES; lane++) some[lane] += x[i + lane];
+    for (int lane = 0; lane < LANES; lane++) sums[lane] = some[lane] + others[lane];
+    for (int lane = 0; i < size; i++, lane++) sums[lane] += x[i];
+}
+
+/* LANES sums of x - less - rest, and of its squares. */
+INLINE void add_up_squares(const float *x, float less, float rest, int64_t size, float *sums, float *squares) {
+    float some[LANES] = {0}, others[LANES] = {0}, square[LANES] = {0}, more[LANES] = {0};
+    int64_t i = 0;
+    for (; i + 2 * LANES <= size; i += 2 * LANES)
+        for (int lane = 0; lane < LANES; lane++) {
+            float one = x[i + lane] - less - rest, other = x[i + LANES + lane] - less - rest;
+            some[lane] += one, square[lane] += one * one;
+            others[lane] += other, more[lane] += other * other;
+        }
     for (; i + LANES <= size; i += LANES)
         for (int lane = 0; lane < LANES; lane++) {
-            float apart = x[i + lane] - less - rest;
-            sums[lane] += apart * apart;
+            float one = x[i + lane] - less - rest;
+            some[lane] += one, square[lane] += one * one;
         }
-    for (; i < size; i++) sum += (x[i] - less - rest) * (x[i] - less - rest);
-    for (int lane = 0; lane < LANES; lane++) sum += sums[lane];
-    return sum;
+    for (int lane = 0; lane < LANES; lane++)
+        sums[lane] = some[lane] + others[lane], squares[lane] = square[lane] + more[lane];
+    for (int lane = 0; i < size; i++, lane++) {
+        float one = x[i] - less - rest;
+        sums[lane] += one, squares[lane] += one * one;
+    }
 }
 
 /* A row as float32: where it lies, or widened into `to`. */
-INLINE const float *row_of(const void *from, int64_t at, int64_t size, int64_t narrow, float *to) {
+INLINE const float *row_of(const void *from, int64_t at, int64_t size, const int narrow, float *to) {
     if (!narrow) return (const float *)from + at;
     for (int64_t i = 0; i < size; i++) to[i] = get(from, at + i, 1);
     return to;
@@ -46,40 +63,51 @@ INLINE const float *row_of(const void *from, int64_t at, int64_t size, int64_t n
 
 INLINE int64_t together(const struct norm *n) { return n->size <= NORM_SHORT ? NORM_TOGETHER : 1; }
 
-INLINE void norm_rows(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const struct norm *n = &op->norm;
-    int64_t size = n->size, narrow = n->narrow, some = together(n);
-    float *wide = n->scratch + 3 * some * worker * size, *result = wide + some * size;
+INLINE void norm_rows_of(const struct norm *n, int64_t start, int64_t stop, int64_t worker, const int narrow) {
+    int64_t size = n->size, some = together(n);
+    float *wide = n->scratch + 2 * some * worker * size;
     for (int64_t first = start; first < stop; first += some) {
         int64_t count = smaller(some, stop - first);
-        const float *x[NORM_TOGETHER];
+        const float *rows[NORM_TOGETHER];
+        float sums[NORM_TOGETHER][LANES], squares[NORM_TOGETHER][LANES];
         float *kept = n->kept + 3 * first;
-        for (int64_t r = 0; r < count; r++) x[r] = row_of(n->x, (first + r) * size, size, narrow, wide + r * size);
-        for (int64_t r = 0; r < count; r++) kept[3 * r] = n->centred ? sum_of(x[r], 0, 0, size) / (float)size : 0;
-        for (int64_t r = 0; r < count; r++)
-            kept[3 * r + 1] = n->centred ? sum_of(x[r], kept[3 * r], 0, size) / (float)size : 0;
+        for (int64_t r = 0; r < count; r++) rows[r] = row_of(n->x, (first + r) * size, size, narrow, wide + r * size);
+        for (int64_t r = 0; n->centred && r < count; r++) add_up(rows[r], size, sums[r]);
+        for (int64_t r = 0; r < count; r++) kept[3 * r] = n->centred ? total(sums[r]) / (float)size : 0;
+        for (int64_t r = 0; r < count; r++) add_up_squares(rows[r], kept[3 * r], 0, size, sums[r], squares[r]);
         for (int64_t r = 0; r < count; r++) {
-            float square = squares_of(x[r], kept[3 * r], kept[3 * r + 1], size) / (float)size;
+            float mean = kept[3 * r], rest = n->centred ? total(sums[r]) / (float)size : 0;
+            float square = total(squares[r]) / (float)size - rest * rest;
+            if (!(square > rest * rest)) { /* more of it was the mean's rounding: too few digits are left */
+                add_up_squares(rows[r], mean, rest, size, sums[r], squares[r]);
+                square = total(squares[r]) / (float)size;
+            }
+            kept[3 * r + 1] = rest;
             kept[3 * r + 2] = 1 / sqrtf(square + (float)n->epsilon);
         }
         for (int64_t r = 0; r < count; r++) {
             float mean = kept[3 * r], rest = kept[3 * r + 1], slope = kept[3 * r + 2];
-            float *y = narrow ? result : (float *)n->y + (first + r) * size;
-            for (int64_t i = 0; i < size; i++) y[i] = (x[r][i] - mean - rest) * slope;
-            if (n->scale)
-                for (int64_t i = 0; i < size; i++) y[i] *= n->scale[i];
-            if (n->bias)
-                for (int64_t i = 0; i < size; i++) y[i] += n->bias[i];
-            if (narrow)
-                for (int64_t i = 0; i < size; i++) put(n->y, (first + r) * size + i, y[i], 1);
+            const float *x = rows[r], *scale = n->scale, *bias = n->bias;
+            int64_t at = (first + r) * size;
+#pragma GCC ivdep
+            for (int64_t i = 0; i < size; i++)
+                put(n->y, at + i, (x[i] - mean - rest) * slope * (scale ? scale[i] : 1) + (bias ? bias[i] : 0), narrow);
         }
     }
 }
 
-/* For a row x whose gradient is dy: adds the gradients of scale and bias to those before; gives the means of g and of g normal. */
-INLINE void learn(const float *x, const float *dy, const float *scale, const float *kept, int64_t size, float *dscale, float *dbias,
-                  float *even, float *along) {
-    float sums[LANES] = {0}, products[LANES] = {0}, sum = 0, product = 0, mean = kept[0], rest = kept[1], slope = kept[2];
+INLINE void norm_rows(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    if (op->norm.narrow)
+        norm_rows_of(&op->norm, start, stop, worker, 1);
+    else
+        norm_rows_of(&op->norm, start, stop, worker, 0);
+}
+
+/* For a row x whose gradient is dy: adds the gradients of scale and bias to those before; gives LANES sums of g and of g normal.
+ * That there is a scale is a constant, so that the sums stay in registers. */
+INLINE void learn(const float *x, const float *dy, const float *scale, const int scaled, const float *kept, int64_t size,
+                  float *dscale, float *dbias, float *sums, float *products) {
+    float some[LANES] = {0}, along[LANES] = {0}, mean = kept[0], rest = kept[1], slope = kept[2];
     int64_t i = 0;
     for (; i + LANES <= size; i += LANES)
 #pragma GCC ivdep
@@ -87,53 +115,59 @@ INLINE void learn(const float *x, const float *dy, const float *scale, const flo
             float normal = (x[i + lane] - mean - rest) * slope, g = dy[i + lane];
             dscale[i + lane] += g * normal;
             dbias[i + lane] += g;
-            g *= scale ? scale[i + lane] : 1;
-            sums[lane] += g;
-            products[lane] += g * normal;
+            if (scaled) g *= scale[i + lane];
+            some[lane] += g;
+            along[lane] += g * normal;
         }
-    for (; i < size; i++) {
+    for (int lane = 0; lane < LANES; lane++) sums[lane] = some[lane], products[lane] = along[lane];
+    for (int lane = 0; i < size; i++, lane++) {
         float normal = (x[i] - mean - rest) * slope, g = dy[i];
         dscale[i] += g * normal;
         dbias[i] += g;
-        g *= scale ? scale[i] : 1;
-        sum += g;
-        product += g * normal;
+        if (scaled) g *= scale[i];
+        sums[lane] += g;
+        products[lane] += g * normal;
     }
-    for (int lane = 0; lane < LANES; lane++) sum += sums[lane], product += products[lane];
-    *even = sum / (float)size;
-    *along = product / (float)size;
 }
 
 /* dx = slope (g - mean(g) - normal mean(g normal)), where g = dy scale; without `centred` the first mean is left out. */
-INLINE void norm_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const struct norm *n = &op->norm;
-    int64_t size = n->size, narrow = n->narrow, some = together(n);
-    float *wide = n->scratch + 3 * some * worker * size, *result = wide + 2 * some * size;
+INLINE void norm_back_of(const struct norm *n, int64_t start, int64_t stop, int64_t worker, const int narrow) {
+    int64_t size = n->size, some = together(n);
+    float *wide = n->scratch + 2 * some * worker * size;
     float *dscale = n->sums + 2 * worker * size, *dbias = dscale + size;
     const float *scale = n->scale;
     for (int64_t first = start; first < stop; first += some) {
         int64_t count = smaller(some, stop - first);
-        const float *x[NORM_TOGETHER], *dy[NORM_TOGETHER], *kept = n->kept + 3 * first;
-        float along[NORM_TOGETHER], even[NORM_TOGETHER];
+        const float *rows[NORM_TOGETHER], *given[NORM_TOGETHER], *kept = n->kept + 3 * first;
+        float sums[NORM_TOGETHER][LANES], products[NORM_TOGETHER][LANES];
         for (int64_t r = 0; r < count; r++) {
-            x[r] = row_of(n->x, (first + r) * size, size, narrow, wide + 2 * r * size);
-            dy[r] = row_of(n->dy, (first + r) * size, size, narrow, wide + (2 * r + 1) * size);
+            rows[r] = row_of(n->x, (first + r) * size, size, narrow, wide + 2 * r * size);
+            given[r] = row_of(n->dy, (first + r) * size, size, narrow, wide + (2 * r + 1) * size);
         }
         for (int64_t r = 0; r < count; r++)
-            learn(x[r], dy[r], scale, kept + 3 * r, size, dscale, dbias, &even[r], &along[r]);
+            if (scale)
+                learn(rows[r], given[r], scale, 1, kept + 3 * r, size, dscale, dbias, sums[r], products[r]);
+            else
+                learn(rows[r], given[r], scale, 0, kept + 3 * r, size, dscale, dbias, sums[r], products[r]);
         for (int64_t r = 0; n->dx && r < count; r++) {
-            float mean = kept[3 * r], rest = kept[3 * r + 1], slope = kept[3 * r + 2], centre = n->centred ? even[r] : 0;
-            float *dx = narrow ? result : (float *)n->dx + (first + r) * size;
-            const float *from = x[r], *given = dy[r];
+            float mean = kept[3 * r], rest = kept[3 * r + 1], slope = kept[3 * r + 2];
+            float centre = n->centred ? total(sums[r]) / (float)size : 0, along = total(products[r]) / (float)size;
+            const float *x = rows[r], *dy = given[r];
+            int64_t at = (first + r) * size;
 #pragma GCC ivdep
             for (int64_t i = 0; i < size; i++) {
-                float normal = (from[i] - mean - rest) * slope, g = given[i] * (scale ? scale[i] : 1);
-                dx[i] = (g - centre - normal * along[r]) * slope;
+                float normal = (x[i] - mean - rest) * slope, g = dy[i] * (scale ? scale[i] : 1);
+                put(n->dx, at + i, (g - centre - normal * along) * slope, narrow);
             }
-            if (narrow)
-                for (int64_t i = 0; i < size; i++) put(n->dx, (first + r) * size + i, dx[i], 1);
         }
     }
+}
+
+INLINE void norm_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    if (op->norm.narrow)
+        norm_back_of(&op->norm, start, stop, worker, 1);
+    else
+        norm_back_of(&op->norm, start, stop, worker, 0);
 }
 
 VERSIONS(norm_rows)

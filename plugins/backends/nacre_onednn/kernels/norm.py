@@ -43,7 +43,7 @@ class NormKernel(OnednnKernel, reads="inputs"):
         rows, size = prod(blob.shape[:axis]), prod(blob.shape[axis:])
         whole = describe(blob.shape, layouts(blob), blob.dtype).bytes
         together = CONSTANTS["NORM_TOGETHER"] if size <= CONSTANTS["NORM_SHORT"] else 1
-        scratch = ("scratch", 4 * 3 * together * self.workers * size)
+        scratch = ("scratch", 4 * 2 * together * self.workers * size)
         buffers: dict[str, tuple[str, int]] = {"x": ("x", whole), "kept": ("Kept", 12 * rows), "scratch": scratch}
         if stage == "forward":
             buffers |= {"y": ("y", whole), **{name: (name, 4 * size) for name in self.learned}}
