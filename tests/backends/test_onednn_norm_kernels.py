@@ -122,7 +122,7 @@ def test_rows_far_from_zero_are_exact(layer: Any) -> None:
 
 
 def test_rows_that_hardly_differ_are_exact() -> None:
-    """Roundings of the mean are as large as the differences of numbers, or their squares are above the largest number."""
+    """Roundings of the mean are as large as differences of numbers, or their squares above the largest number."""
     x = np.stack([np.float32(3e7) + np.arange(303, dtype=np.float32) % 3 * 2, np.full(303, 1e30, np.float32)])
     layers: list[Layer] = [
         InputLayer(name="in", tops="x", shape=303, batch_size=2),
