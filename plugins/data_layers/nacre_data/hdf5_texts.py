@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from math import prod
 from struct import Struct
 from typing import Any
 
@@ -16,6 +17,8 @@ REFERENCE = Struct("<IQI")  # length, address of a heap, index of an object in i
 NOWHERE = b"\xff"  # of which a reference leads nowhere
 MESSAGE = Struct("<BBHHH")  # version, flags, bytes of name, type and space
 LETTER = 12  # where a type of texts says how many bytes a letter has
+DIMENSIONS = {1: 8, 2: 4}  # where a space of a version has its sizes
+NOTHING = 2  # the kind of a space without elements, since version 2
 PADDED, WITH_ENCODING = 1, 3  # versions of the message of an attribute
 REMEDY = "copy it with h5repack, or write texts of one length, such as numpy.array(names, 'S')"
 
@@ -31,6 +34,8 @@ def texts_of(path: str, dataset: str, name: str) -> Any:
     with Recorder(path) as recorder, h5py.File(recorder, "r") as file:
         stored: Any = file[dataset].attrs.get_id(name)
         count = int(stored.get_space().get_simple_extent_npoints())
+        if not count:
+            return file[dataset].attrs[name]
         found = False
         for references in recorder.references(name.encode(), count):
             found = True
@@ -52,19 +57,26 @@ class Recorder(io.FileIO):
         super().__init__(path)
         self.size = self.seek(0, io.SEEK_END)
         self.parts: list[bytes] = []
+        self.end = -1  # of the last part
         self.heaps: dict[int, dict[int, int]] = {}
 
     def readinto(self, buffer: Any) -> int | None:
         start, got = self.tell(), super().readinto(buffer)
-        self.parts.append(bytes(buffer))
-        if self.parts[-1].startswith(HEAP) and not self.objects(start):
+        part = bytes(buffer)
+        if start == self.end:  # the rest of a header that is longer than was thought
+            self.parts[-1] += part
+        else:
+            self.parts.append(part)
+        self.end = start + len(part)
+        if part.startswith(HEAP) and not self.objects(start):
             buffer[: len(HEAP)] = bytes(len(HEAP))
         return got
 
     def references(self, name: bytes, count: int) -> Iterator[bytes]:
-        """Yield the values of attributes of this name in what was read; more of them than are meant do no harm.
+        """Yield the values of attributes of this name, of so many texts, in what was read.
 
-        A value that has no letters of one byte is one that leads nowhere.
+        Those of other datasets may be among them; what was not read to its end is one. A value that has no letters of
+        one byte is one that leads nowhere.
         """
         for part in self.parts:
             place = -1
@@ -78,8 +90,11 @@ class Recorder(io.FileIO):
                             kind = place + name_size
                             value = kind + type_size + space_size
                             found = part[value : value + count * REFERENCE.size]
+                            own = _elements(part[kind + type_size : value])
+                            if own != count or len(found) < count * REFERENCE.size:
+                                continue
                             sound = part[kind + LETTER : kind + LETTER + 4] == b"\1\0\0\0"
-                            yield found.ljust(count * REFERENCE.size, NOWHERE) if sound else NOWHERE * REFERENCE.size
+                            yield found if sound else NOWHERE * REFERENCE.size
 
     def objects(self, start: int) -> dict[int, int]:
         """Return the sizes of the objects in a heap; none if they do not follow each other up to its end."""
@@ -109,3 +124,14 @@ class Recorder(io.FileIO):
                 found[index] = stored
             place += step
         return found
+
+
+def _elements(space: bytes) -> int:
+    """Return how many elements a space has, or -1 if it does not say so."""
+    version, rank, _, kind = space[:4].ljust(4, NOWHERE)
+    start = DIMENSIONS.get(version, len(space))
+    if start + 8 * rank > len(space):
+        return -1
+    if version > 1 and kind == NOTHING:
+        return 0
+    return prod(int.from_bytes(space[at : at + 8], "little") for at in range(start, start + 8 * rank, 8))

@@ -5,14 +5,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import h5py
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nacre import Field
 from nacre.testing import StoreTests
+from nacre_data.hdf5_checks import open_hdf5
 from nacre_data.stores import hdf5
 from nacre_data.stores.hdf5 import HDF5
 
@@ -171,3 +175,27 @@ def test_datasets_grow_by_whole_records(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5") as file:
         found: dict[str, object] = {name: file[name].chunks for name in fields}  # type: ignore[union-attr]
     assert found == {"data": (5, 3, 32, 32), "large": (1, 100, 100), "label": (256,)}
+
+
+LETTERS = st.text("xyz", max_size=11)
+
+
+@settings(max_examples=150)
+@given(
+    classes=st.lists(st.lists(LETTERS, max_size=8), min_size=1, max_size=3),
+    version=st.sampled_from(["earliest", "latest"]),
+)
+def test_every_dataset_has_names_of_its_own(classes: list[list[str]], version: str) -> None:
+    """Texts of any length, as h5py writes them: HDF5 may read the names of the next dataset together with these."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "x.h5"
+        with h5py.File(path, "w", libver=version) as file:
+            for number, names in enumerate(classes):
+                dataset = file.create_dataset(f"field{number}", data=np.zeros(2))
+                dataset.attrs.create("classes", names, dtype=h5py.string_dtype())
+                dataset.attrs["others"] = ["x"]
+        with open_hdf5(path) as checked:
+            for number, names in enumerate(classes):
+                dataset = checked.file[f"field{number}"]
+                assert isinstance(dataset, h5py.Dataset)
+                assert checked.texts(dataset, "classes") == tuple(names)
