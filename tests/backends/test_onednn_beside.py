@@ -23,7 +23,7 @@ from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.recurrent.lstm import LSTMLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.helper.native import helper
-from small_layers import AddLayer
+from small_layers import AddLayer, AddState
 
 if OnednnBackend.unusable() or helper() is None:
     pytest.skip("the onednn backend, or its helper, cannot be used here", allow_module_level=True)
@@ -119,6 +119,24 @@ def test_a_training_and_its_predictions() -> None:
     alone.forward()
     np.testing.assert_allclose(after[:16], alone.blob("scores"), rtol=1e-4, atol=1e-6)
     assert abs(after - before).max() > 1e-2
+
+
+class PythonSum(AddState, dtypes=("float32",), on_plain=True):
+    """A kernel of another package, which is called between the runs of the backend."""
+
+    def forward(self, inputs: list[Any]) -> None:
+        self.blobs[0].memory[...] = sum(one.memory for one in inputs)
+
+
+def test_a_kernel_in_python_runs_alone(new_registry: Any) -> None:
+    """It has the backend's turn, which the thread that waits for the others has."""
+    registry = new_registry()
+    registry.register(AddLayer)
+    registry.register_kernel(PythonSum, "Add", "onednn")
+    net, x = made([*pictures()[:-1], AddLayer(name="y", bottoms=["scores", "scores"], tops="prob")]), records(16)
+    assert next(op.kernel for op in net.ops if op.name == "y")
+    np.testing.assert_allclose(net.predict(x, "prob"), one_by_one(net, x), rtol=1e-5, atol=1e-7)
+    assert teams(net) == [[16]]
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,9 @@ class Passes:
 
     @property
     def computes_alone(self) -> bool:
-        """Whether a forward pass has only steps of the net's backend, so that no other code computes with arrays."""
-        return self._are_own([*self._steps["feed"], *self._steps["forward"]])
+        """Whether a forward pass has only steps that the net's backend records, so that no other code computes."""
+        steps = [*self._steps["feed"], *self._steps["forward"]]
+        return self._are_own(steps) and all(step.capturable or _is_idle(step) for step in steps)
 
     def _are_own(self, steps: Sequence[Step]) -> bool:
         backend = self._target.backend
