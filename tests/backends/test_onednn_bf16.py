@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -47,6 +47,7 @@ from nacre_onednn.kernels.chain import backward_call, forward_call
 from nacre_onednn.kernels.neurons import link_of
 from nacre_onednn.kernels.products import GEMM, PACKED, PRODUCT
 from nacre_solvers import SGD
+from small_layers import AddLayer, AddState
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
@@ -336,3 +337,42 @@ def rounded(numbers: Any) -> Any:
     bits = numbers.view(np.uint32)
     nearest = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
     return np.where(np.isnan(numbers), bits >> 16 | 0x40, nearest).astype(np.uint16)
+
+
+class Seen(AddState, dtypes=("float32",)):
+    """A kernel of another package, which knows no bf16; it notes what it gets."""
+
+    found: ClassVar[list[str]] = []
+
+    def forward(self, inputs: list[Any]) -> None:
+        self.found.append(inputs[0].dtype)
+        self.blobs[0].memory[...] = sum(one.memory for one in inputs)
+
+
+class SeenInBoth(Seen, dtypes=("float32", "bf16")):
+    def forward(self, inputs: list[Any]) -> None:
+        self.found.append(inputs[0].dtype)
+
+
+@needs_bf16
+@pytest.mark.parametrize(("kernel", "dtype"), [(Seen, "float32"), (SeenInBoth, "bf16")])
+def test_a_kernel_of_another_package_gets_bf16_if_it_says_so(kernel: Any, dtype: str, new_registry: Any) -> None:
+    registry = new_registry()
+    registry.register(AddLayer)
+    registry.register_kernel(kernel, "Add", "onednn")
+    layers: list[Layer] = [
+        InputLayer(name="in", tops="x", shape=24, batch_size=4),
+        InnerProductLayer(name="one", bottoms="x", tops="a", output_dim=16),
+        AddLayer(name="sum", bottoms=["a", "a"], tops="b"),
+        InnerProductLayer(name="two", bottoms="b", tops="y", output_dim=8),
+    ]
+    kernel.found.clear()
+    results: list[Any] = []
+    for compute in (None, "bf16"):
+        with Net("n", layers, backend="onednn", compute=compute, phase="predict", seed=1) as net:
+            net.write("x", np.random.default_rng(0).normal(size=(4, 24)))
+            net.forward()
+            results.append(net.blob("y"))
+    assert kernel.found[-1] == dtype
+    if kernel is Seen:
+        assert distance(results[1], results[0]) < 2e-2

@@ -120,6 +120,8 @@ class OnednnBackend(HostMemory):
         return dtype not in TYPES or stays_plain(shape, dtype) or (dtype == "float32" and len(shape) != 4)
 
     def gives_own(self, kernel: LayerState, shape: tuple[int, ...], dtype: str, *, below: bool) -> bool:
+        if dtype == "bf16" and not isinstance(kernel, OnednnKernel):
+            return "bf16" in kernel.dtypes
         if not self.layout_is_plain(shape, dtype):
             return True
         lies = kernel.LIES if isinstance(kernel, OnednnKernel) else "in order"
