@@ -154,6 +154,13 @@ def test_a_stranger_may_draw_in_another_way(new_registry: NewRegistry) -> None:
     assert str(branching(pins={"drawing:svg": "acme"})._repr_svg_()).startswith("in, truth, split")
 
 
+def test_the_net_file_is_not_replaced_by_its_drawing() -> None:
+    Path("net.toml").write_text(Path(LENET).read_text())
+    told = run("graph", "net.toml", "--format", "dot", "--out", "net.toml", code=2).err
+    assert told == "error: net.toml: it is the net file\n  use another name for --out\n"
+    assert Path("net.toml").read_text() == Path(LENET).read_text()
+
+
 def test_dot_names_boxes_lines_and_ends() -> None:
     text = dot(branching().summary())
     assert text.startswith('digraph "branching" {\n')

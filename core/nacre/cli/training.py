@@ -17,7 +17,7 @@ from ..errors import NacreError
 from ..fields.configured import inside
 from ..fields.tables import table_of
 from ..fields.types import Paths
-from ..files.json import begin_line, event_line
+from ..files.json import begin_line, event_line, is_log
 from ..protocols.layer import overall
 from ..protocols.state import SourceState
 from ..text import counted
@@ -236,11 +236,16 @@ def _logging(path: Path) -> Generator[Any]:
 
     Single iterations are left out, because they would make the file very large.
     """
-    from ..errors import NacreError
+    from ..errors import ConfigError, NacreError
     from ..files.durable import hold, os_errors
 
     start = time.perf_counter()
     with os_errors(path, "cannot be written", NacreError):
+        if path.is_file() and path.stat().st_size:
+            with path.open("rb") as before:
+                if not is_log(before):
+                    message = f"{path}: it is no log of trainings, so nothing is added to it"
+                    raise ConfigError(message, "use another file for --log")
         opened = path.open("ab", buffering=0)
     with opened as file:
         hold(file.fileno(), path)

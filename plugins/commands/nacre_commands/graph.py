@@ -59,8 +59,11 @@ def command(
     A container is a box around its layers. With --ranks each rank's layers have a colour of their own, and the bridges
     between ranks are dashed.
     """
+    from nacre import ConfigError
     from nacre.cli import drawing_for, fed, summary_of_ranks, write_picture
 
+    if out is not None and out.exists() and out.samefile(net):
+        raise ConfigError(f"{out}: it is the net file", "use another name for --out")
     read = read_net(net, sets, None, to_train=False)
     drawing = drawing_for(out or Path("net.svg"), read.pins, kind or "")
     file = fed(read, phase)

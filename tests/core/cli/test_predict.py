@@ -393,3 +393,15 @@ def test_blobs_go_to_a_url(trained: Path) -> None:
     assert f"wrote {url}: " in run("predict", "small.toml", trained, "test.h5", "--out", url).out
     run("predict", "small.toml", trained, "test.h5", "--out", "here.npy")
     assert Path("there.npy").read_bytes() == Path("here.npy").read_bytes()
+
+
+def test_nothing_that_is_read_is_replaced(trained: Path) -> None:
+    newest = max(trained.glob("*.h5"))
+    before = [path.read_bytes() for path in (Path("test.h5"), Path("small.toml"), newest)]
+    for out in ("test.h5", "small.toml", newest):
+        told = run("predict", "small.toml", trained, "test.h5", "--out", out, code=2).err
+        assert told == f"error: {out}: it is read, too\n  use another name for --out\n"
+    assert "it is read, too" in run("predict", "small.toml", trained, "data=test.h5", "--out", "test.h5", code=2).err
+    assert [path.read_bytes() for path in (Path("test.h5"), Path("small.toml"), newest)] == before
+    for _ in range(2):  # its own earlier result it replaces
+        run("predict", "small.toml", trained, "test.h5", "--out", "out.npy")

@@ -402,6 +402,19 @@ def test_a_log_that_cannot_be_written_ends_no_training() -> None:
     assert snapshots()[-1] == "snapshot-000060.h5"
 
 
+def test_a_log_is_added_to_no_other_file() -> None:
+    Path("table.csv").write_text("a,label\n1,0\n")
+    told = run("train", "small.toml", "--log", "table.csv", code=2).err
+    assert (
+        told == "error: table.csv: it is no log of trainings, so nothing is added to it\n  use another file for --log\n"
+    )
+    assert Path("table.csv").read_text() == "a,label\n1,0\n"
+    Path("log.jsonl").touch()
+    for _ in range(2):
+        run("train", "small.toml", "--log", "log.jsonl")
+    assert Path("log.jsonl").read_text().count('"event": "end"') == 2
+
+
 def test_a_net_that_nobody_gives_data_is_refused() -> None:
     head, _, rest = Path("small.toml").read_text().split("[[layer]]", 2)
     given = 'type = "Input"\nbatch_size = 10\nexclude = ["test", "validation", "predict"]\n'

@@ -125,6 +125,7 @@ def command(
     from ..snapshots import read_trained
 
     _check_inputs(net, inputs, out, stdin=stdin, as_json=as_json)
+    _check_target(out, (net, snapshot, *inputs))
     refuse_ranks()
     file, saved = read_trained(net, sets, seed, snapshot)
     options: dict[str, Any] = {
@@ -192,6 +193,18 @@ def _answer_files(
         sizes = ", ".join(f"{name} {(written, *shape)}" for name, shape in shapes.items())
         click.echo(f"wrote {out}: {sizes}{f', without the records with an error, {bad}' if bad else ''}")
     return 2 if bad else 0
+
+
+def _check_target(out: Path | str | None, read: Sequence[Path]) -> None:
+    """Raise DataError if the file to write is one of those that are read, or in one of these folders already."""
+    from ...errors import DataError
+
+    if not isinstance(out, Path) or not out.exists():
+        return
+    for one in read:
+        place = one if one.exists() else Path(str(one).partition("=")[2] or one)  # BLOB=FILE
+        if place.exists() and out.resolve().is_relative_to(place.resolve()):
+            raise DataError(f"{out}: it is read, too", "use another name for --out")
 
 
 class NotFinite:
