@@ -213,6 +213,7 @@ class StoreTests(Checks):
             reader.close()
             left = Things.open().besides(before, files=not first)  # the first time libraries open files of their own
             assert not left, f"after close() {left}"
+            del reader  # else what it left open would be closed in the next round
 
     # Bad files
 

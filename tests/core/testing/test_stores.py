@@ -178,6 +178,19 @@ class StaysOpen(GoodReader):
         OPEN.append(path.open("rb"))
 
 
+@broken("close", r"after close\(\) 1 more files are open")
+class NeverCloses(GoodReader):
+    file = None
+
+    def __init__(self, path, fields=()):
+        super().__init__(path, fields)
+        self.file = path.open("rb")
+
+    def __del__(self):
+        if self.file is not None:
+            self.file.close()
+
+
 @broken("other_files", "a file of another format ends in ValueError instead of DataError")
 class TrustsEveryFile(GoodReader):
     def __init__(self, path, fields=()):
