@@ -89,10 +89,10 @@ class SourceTests(Checks):
 
     @contextmanager
     def feeding(
-        self, folder: Path, example: Example, *, batch: int = 3, name: str = NAME, made: Layer | None = None, **net: Any
+        self, folder: Path, example: Example, *, batch: int = 0, name: str = NAME, made: Layer | None = None, **net: Any
     ) -> Generator[Feeding]:
         """Let the source work in a net of its own, and shut it down; further options are the net's."""
-        layer = made or self.make_in(folder, example, batch=batch, name=name)
+        layer = made or self.make_in(folder, example, batch=batch or self._batch(), name=name)
         options: dict[str, Any] = {"backend": HostMemory.shared(), **net}
         fed = Feeding(layer, **options)
         try:
@@ -280,7 +280,7 @@ class SourceTests(Checks):
             shuffled = "shuffled, " if way is not example else ""
             with self.feeding(tmp_path, way) as fed:
                 memories, batches = [saved(fed.state.memory())], list[Batch]()
-                for _ in range(2 * -(-(self._count() or 9) // 3) + 3):
+                for _ in range(2 * -(-(self._count() or 9) // self._batch()) + 3):
                     batches.append(fed.batch())
                     memories.append(saved(fed.state.memory()))
             for done in range(len(batches) - 2):
@@ -298,7 +298,7 @@ class SourceTests(Checks):
         for phase, way in itertools.product(("train", "validation"), ways):
             with self.feeding(tmp_path, way, phase=phase) as fed:
                 memory = saved(fed.state.memory())
-                batches = [fed.batch() for _ in range(-(-(self._count() or 9) // 3) + 1)]
+                batches = [fed.batch() for _ in range(-(-(self._count() or 9) // self._batch()) + 1)]
                 if memory:
                     fed.state.remember(memory)
                 elif not self.endless:
@@ -437,9 +437,13 @@ class SourceTests(Checks):
     def _count(self) -> int:
         return len(next(iter(self.records().values()), ()))
 
+    def _batch(self) -> int:
+        """Return the records of a batch: 3, or more, so that the last one of a pass is not full."""
+        return next(size for size in itertools.count(3) if self._count() % size or not self._count())
+
     def _expected(self, phase: str) -> Iterable[tuple[int, tuple[int, int, int]]]:
         """Return for each batch of three passes where it begins, its real rows, and the passes complete after it."""
-        count, size = self._count(), 3
+        count, size = self._count(), self._batch()
         batches: list[tuple[int, int, int]] = []
         position = 0
         while position < 3 * count:

@@ -463,3 +463,10 @@ def test_checks_that_do_not_apply_do_not_exist():
     assert Untold.test_order is None
     assert Untold.test_endless is None
     assert callable(Untold.test_rewind)
+
+
+@pytest.mark.parametrize("count", [6, 7, 9, 12, 60])
+def test_the_last_batch_of_a_pass_is_not_full(count):
+    suite = type("Some", (Seven,), {"records": lambda self: {"data": np.arange(count)}})()
+    rows = [real for _, (_, real, _) in suite._expected("validation")]
+    assert min(rows) < max(rows) == suite._batch() < count
