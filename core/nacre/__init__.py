@@ -88,9 +88,11 @@ if TYPE_CHECKING:
     from .fields.types import spread as spread
     from .fields.types import whole as whole
     from .fields.types import wholes as wholes
+    from .fields.whole import copy_numbers as copy_numbers
     from .fields.whole import count_in as count_in
     from .fields.whole import misfit as misfit
     from .fields.whole import number_text as number_text
+    from .fields.whole import too_large as too_large
     from .hooks import hookimpl as hookimpl
     from .net.at_work import AtWork as AtWork
     from .net.classes import class_numbers as class_numbers
@@ -213,7 +215,7 @@ _PLACES = {
     "fields.tables": "table_of type_name",
     "fields.types": "URL ClassCount Converted Names OutputFile OutputPath Pair Paths PerNet Shape Sizes Texts default "
     "spread whole wholes",
-    "fields.whole": "count_in misfit number_text",
+    "fields.whole": "copy_numbers count_in misfit number_text too_large",
     "hooks": "hookimpl",
     "net.at_work": "AtWork",
     "net.classes": "class_numbers class_order renumbered",

@@ -180,6 +180,18 @@ def test_a_label_beyond_int64_is_told_as_it_is(shape: tuple[int, ...], step: int
         net.feed()
 
 
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0]])
+def test_a_number_too_large_for_the_type_of_the_net_is_told(order: list[int]) -> None:
+    data = np.array([[0.0, np.inf], [1.0, 1e39], [2.0, 0.0], [3.0, 0.0]])[order]
+    layer = MemoryDataLayer(name="d", tops="x", data=[data], batch_size=4, shuffle=False)
+    with Net("t", [layer], backend="numpy", phase="test") as net:
+        with pytest.raises(DataError, match=f"'x': record {order.index(1)} of the batch .* large for float32\n  scale"):
+            net.forward()
+        data[order.index(1), 1] = -np.inf
+        net.forward()
+        assert np.isinf(net.blob("x")).sum() == 2
+
+
 def test_names_of_columns_are_learned_in_training() -> None:
     fields: Any = {"tops": "x", "data": [np.arange(6.0).reshape(3, 2)], "batch_size": 3}
     train = MemoryDataLayer(name="train", column_names={"x": ["a", "b"]}, exclude="test", **fields)

@@ -401,6 +401,28 @@ def test_categories_that_training_did_not_have(unknown: Any) -> None:
         )
 
 
+@pytest.mark.parametrize("unknown", ["error", "own"])
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        (0.9, "an input of classes needs whole numbers"),
+        (7.5, "there are only the classes 0 to 1"),
+        (np.nan, "there are only the classes 0 to 1"),
+        (np.inf, "there are only the classes 0 to 1"),
+    ],
+)
+def test_numbers_that_are_no_category(number: float, why: str, unknown: Any) -> None:
+    how: Any = {"transformers": [["colour", {"type": "Categories", "unknown": unknown}]]}
+    with Net("t", [coloured([2, 0, 2], batch_size=2, **how)], backend="numpy") as net:
+        assert net.predict(np.array([1.0, 0.0]), "colour").tolist() == [1, 0]
+        with pytest.raises(DataError) as error:
+            net.predict(np.array([1, number]), "colour")
+    why = why.replace("0 to 1", "0 to 2") if unknown == "own" else why
+    assert str(error.value) == (
+        f"train: transformers: colour: row 1 of the batch is {number:g}, but {why}\n  give the number of a class"
+    )
+
+
 @pytest.mark.parametrize(("unknown", "count"), [("error", 2), ("own", 3)])
 def test_layers_count_categories_by_the_name_of_their_top(unknown: Any, count: int, tmp_path: Path) -> None:
     how: Any = {"transformers": [["town", {"type": "Categories", "unknown": unknown}]], "tops": ["town", "label"]}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DataError, NacreError, nearest
 from ..net.columns import COLUMNS
-from ..net.files import Batch, FileRecords, batches, beside
+from ..net.files import Batch, FileRecords, batches, beside, divided, reading_of
 from ..net.fitted import CLASSES
 from ..text import FEW
 from .inputs import blobs_of, known_shape, records_of, whole_records, written_net
@@ -158,15 +158,22 @@ class Predictor:
             }
 
     def _numbers(self, blob: str, given: Any) -> np.ndarray:
+        """Return the record of a blob, in which null is what an empty cell of a table is: "" among texts, or `fill`."""
         import numpy as np
 
         try:
             record = np.array(given)
-            texts = record.dtype.kind == "U" and bool(self.file.fitted.get(blob, {}).get(CLASSES))
-            if not texts:
-                record = np.array(given, np.float64) / self.divide
-        except (TypeError, ValueError) as error:
+            texts = bool(self.file.fitted.get(blob, {}).get(CLASSES)) and _are_texts(record)
+            if texts:
+                record = np.where(record == np.array(None), "", record).astype(str)
+            else:
+                record = np.array(given, np.float64)
+                if (fill := getattr(reading_of(self.want.source_of(blob)).get("store"), "fill", None)) is not None:
+                    record[np.isnan(record)] = fill
+        except (OverflowError, TypeError, ValueError) as error:
             raise DataError("the record must hold numbers, in lists of equal lengths", self._form()) from error
+        if not texts and self.divide != 1:
+            record = divided(f"'{blob}'", record, self.divide)
         shape = self.shapes[blob]
         if shape is None or record.shape == shape:
             return record
@@ -236,7 +243,22 @@ class Predictor:
             if array.dtype.kind == "U":
                 batch[blob], classes[blob] = numbered(blob, array, self.file.fitted[blob][CLASSES])
         computed = self.compute(batch, classes)
-        return [{"key": key, **one} for (key, _), one in zip(records, computed.answers, strict=True)]
+        whole = whole_records(computed.ready)
+        return [
+            {"key": key, **(one if known and _is_finite(one) else failure(self._not_finite(arrays)))}
+            for (key, arrays), one, known in zip(records, computed.answers, whole, strict=True)
+        ]
+
+    def _not_finite(self, record: Mapping[str, np.ndarray]) -> DataError:
+        """Return the error for a record that lacks a number, or whose numbers make the results infinite or NaN."""
+        import numpy as np
+
+        for blob, array in record.items():
+            if array.dtype.kind == "f" and (places := np.flatnonzero(np.isnan(array))).size:
+                columns, place = self.file.fitted.get(blob, {}).get(COLUMNS, ()), int(places[0])
+                what = f"column {columns[place]!r}" if len(columns) == array.size else f"number {place} of '{blob}'"
+                return DataError(f"{what} has no value", "give a number, or train with fill = NUMBER or FillMissing")
+        return DataError("the net's results for this record are not finite", "look for numbers that are too large")
 
     def compute(self, records: Mapping[str, np.ndarray], classes: Mapping[str, Sequence[str]]) -> Computed:
         """Return what the net computes of at most `batch_size` records, whose numbers count these names of classes.
@@ -314,6 +336,19 @@ def _joined(parts: Sequence[Computed], places: Sequence[int], errors: Mapping[in
 
     ready, found = joined([one.ready for one in parts]), joined([one.found for one in parts])
     return Computed(ready, found, [answer for one in parts for answer in one.answers], places, errors)
+
+
+def _are_texts(record: np.ndarray) -> bool:
+    """Return whether a record holds texts, or None in their place."""
+    return record.dtype.kind == "U" or (
+        record.dtype.kind == "O" and all(one is None or isinstance(one, str) for one in record.reshape(-1).tolist())
+    )
+
+
+def _is_finite(answer: Mapping[str, Any]) -> bool:
+    """Return whether an answer has classes wherever it is of classes: there are none of results that are not finite."""
+    outputs: Mapping[str, Mapping[str, Any]] = answer.get("outputs", {"": answer})
+    return all(one.get("classes") != [] for one in outputs.values())
 
 
 def _named(record: np.ndarray, classes: Sequence[str]) -> np.ndarray:

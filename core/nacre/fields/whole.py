@@ -1,9 +1,11 @@
-"""Checks of whole numbers that come in another type than the one they are stored in."""
+"""Checks of numbers that come in another type than the one they are stored in."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from ..errors import DataError
 
 MOST = 2**63
 
@@ -27,6 +29,31 @@ def misfit(given: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> int | None:
     else:
         right = (given >= lowest) & (given <= highest)
     return None if right.all() else int(np.argmin(right))
+
+
+def copy_numbers(given: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> int | None:
+    """Copy numbers into an array of any type; return the flat index of the first one too large for it, or None.
+
+    That is a finite number which becomes infinite; infinities that are given are none.
+    """
+    import numpy as np
+
+    try:
+        with np.errstate(over="raise"):
+            np.copyto(out, given, casting="unsafe")
+    except FloatingPointError:
+        with np.errstate(over="ignore"):
+            np.copyto(out, given, casting="unsafe")
+        large = np.isfinite(given) & ~np.isfinite(out)
+        return int(large.argmax()) if large.any() else None
+    return None
+
+
+def too_large(who: str, dtype: object) -> DataError:
+    """Return the error for records or arrays with a number too large for their type; `who` begins the message."""
+    return DataError(
+        f"{who} has a number too large for {dtype}", "scale the numbers, such as (x - x.mean(0)) / x.std(0)"
+    )
 
 
 def count_in(memory: Mapping[str, Any], key: str) -> int:

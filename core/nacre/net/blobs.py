@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine.memory import Memory
 from ..engine.ops import HOST, Op, Value, plain_space
 from ..errors import BlobError, DataError, brief, nearest
-from ..fields.whole import misfit, number_text
+from ..fields.whole import copy_numbers, misfit, number_text, too_large
 from ..protocols.array import Array
 from ..protocols.backend import Backend, HostMemory
 from ..protocols.parameter import fits
@@ -75,7 +75,8 @@ class Blobs:
             full = np.ascontiguousarray(given)
         else:
             full = np.empty(value.shape, dtype)
-            full[:rows] = given
+            if (index := copy_numbers(given, full[:rows])) is not None:
+                raise too_large(f"blob '{name}': row {index // (given.size // rows)} of the new array", dtype)
             full[rows:] = given[-1]
         if stays:
             op.state.rows = rows  # pyright: ignore[reportAttributeAccessIssue] (an InputLayer has a SourceState)

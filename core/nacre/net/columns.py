@@ -31,11 +31,14 @@ def check_own_column(
 
 def check_columns(where: str, names: Sequence[str], known: Sequence[str], those: str = "in training") -> None:
     """Raise DataError if a column has another place among `names` than among the `known` ones `those`."""
-    places = {name: place for place, name in enumerate(known)}
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(known):
+        places.setdefault(name, []).append(place)
     for place, name in enumerate(names):
-        if places.get(name, place) != place:
+        there = places.get(name, [place])
+        if place not in there:
             raise DataError(
-                f"{where}: column {name!r} comes at place {place}, counted from 0, but {those} at place {places[name]}",
+                f"{where}: column {name!r} comes at place {place}, counted from 0, but {those} at place {there[0]}",
                 f"name the columns in one order: data = [{_listed(known)}]",
             )
 

@@ -328,7 +328,12 @@ class FileRecords:
                 return DataError(f"{path}: '{self.blob}' has the number {record[wrong].flat[0]}, but {known}")
             record = renumbered(record, np.array(numbers), len(self.classes))
         record = np.reshape(record, self.shape)
-        return record if self.divide == 1 else record / self.divide
+        if self.divide == 1:
+            return record
+        try:
+            return divided(f"{path}: '{self.blob}'", record, self.divide)
+        except DataError as error:
+            return error
 
     def close(self) -> None:
         """Close the files; may be called twice."""
@@ -340,6 +345,16 @@ class FileRecords:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def divided(who: str, record: Any, divide: float) -> np.ndarray:
+    """Return a record divided by --divide. Raises DataError, which begins with `who`, if a number gets too large."""
+    given = np.asarray(record)
+    with np.errstate(all="ignore"):
+        found = given / divide
+    if (np.isfinite(given) & ~np.isfinite(found)).any():
+        raise DataError(f"{who} has a number that is too large when divided by {divide:g}", "correct --divide")
+    return found
 
 
 def _each(reader: Reader, name: str) -> Iterator[np.ndarray | DataError]:

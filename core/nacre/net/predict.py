@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from ..discovery.blame import answered
 from ..errors import ConfigError, DataError
+from ..fields.whole import copy_numbers, too_large
 from ..graph.containers import expand
 from ..graph.wiring import ancestors, sort
 from ..protocols.algorithm import Algorithm
@@ -121,8 +122,8 @@ def predict(
         check_outputs(first, want)
         first.rewind()
         batches = [
-            made[key].run(prepared(first, want, records, given.classes, net.fitted), want.outputs)
-            for records in given.batches(batch_size)
+            made[key].run(prepared(first, want, records, given.classes, net.fitted, number * batch_size), want.outputs)
+            for number, records in enumerate(given.batches(batch_size))
         ]
     joined = {name: np.concatenate([batch[name] for batch in batches]) for name in want.outputs}
     if classes:
@@ -173,15 +174,20 @@ def prepared(
     batch: Mapping[str, np.ndarray],
     classes: Mapping[str, Sequence[str]] | None = None,
     fitted: Fitted | None = None,
+    begin: int = 0,
 ) -> dict[str, np.ndarray]:
     """Return records for a net of `layers_for` as the sources that it has not would transform theirs.
 
     `classes` are the names that the numbers of a blob's records count, by default those of the training. `fitted` is
-    what is known of the training data now, by default what the net was made with.
+    what is known of the training data now, by default what the net was made with. `begin` is the number of the first
+    record, among all.
+
+    Raises:
+        DataError: the records do not fit, or have a number too large for the net's type.
     """
     known, learned = classes or {}, net.fitted if fitted is None else fitted
     return {
-        name: _transformed(records, name, want.source_of(name), net, learned.get(name, {}), known.get(name, ()))
+        name: _transformed(records, name, want.source_of(name), net, learned.get(name, {}), known.get(name, ()), begin)
         for name, records in batch.items()
     }
 
@@ -280,15 +286,26 @@ def _type(net: Net, name: str) -> str:
 
 
 def _transformed(
-    batch: np.ndarray, name: str, source: Layer, net: Net, fitted: Mapping[str, Any], classes: Sequence[str]
+    batch: np.ndarray,
+    name: str,
+    source: Layer,
+    net: Net,
+    fitted: Mapping[str, Any],
+    classes: Sequence[str],
+    begin: int,
 ) -> np.ndarray:
     """Transform a batch as the source that it replaces does."""
     import numpy as np
 
     whole = all(np.dtype(one.dtype).kind in "biu" for one in (batch, net.memory.final[name]))
-    given = np.asarray(batch, np.int64 if whole else net.dtype)
-    if given is batch and not _takes_numbers_alone(source):
-        given = given.copy()  # which the source may change
+    dtype = np.dtype(np.int64 if whole else net.dtype)
+    given = batch
+    if batch.dtype != dtype or not _takes_numbers_alone(source):  # which may change it
+        given = np.empty(batch.shape, dtype)
+        if (index := copy_numbers(batch, given)) is not None:
+            number = begin + index // (batch.size // len(batch))
+            record = f": record {number}" if number or len(batch) > 1 else ""  # of a single one it says nothing
+            raise too_large(f"'{name}'{record}", dtype)
     randoms, scalars = _known.setdefault(net, Known()).randoms, net.scalars
     if (random := randoms.get(name)) is None:
         random = randoms[name] = RecordRandom(net.seed, f"predict-{name}", lambda: int(scalars["step"]))

@@ -11,6 +11,7 @@ from ..arguments import check_count
 from ..errors import ConfigError, DataError, brief
 from ..fields.component import Written, need_default_of
 from ..fields.types import is_number
+from ..fields.whole import too_large
 from ..net.arrays import Inputs, Records, with_sources
 from ..net.evaluate import file_records
 from ..net.given import are_files, listed_files
@@ -145,10 +146,7 @@ def _refuse_nan(records: Records, dtype: str) -> None:
             if not finite.all():
                 found = first + (row := int(finite.reshape(len(finite), -1).all(axis=1).argmin()))
                 if np.isfinite(part[row]).all():
-                    raise DataError(
-                        f"'{name}': record {found} has a number too large for {dtype}",
-                        "scale the numbers, such as (x - x.mean(0)) / x.std(0)",
-                    )
+                    raise too_large(f"'{name}': record {found}", dtype)
                 raise DataError(
                     f"'{name}': record {found} has a number that is not finite",
                     "leave such records out, or put numbers in: np.nan_to_num(x)",

@@ -89,7 +89,8 @@ def prepare(
     for transformer, prefix in mine:
         if transformer.needs_fit:
             transformer = _ready(f"{layer.name}: '{top}'", transformer, prefix, fitted, classes, phase)
-        records = applied(transformer, records, random, phase)
+        with told(layer.name, f"transformers: {top}"):
+            records = applied(transformer, records, random, phase)
     return records
 
 

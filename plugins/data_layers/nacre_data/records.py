@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre import DataError, Reader, misfit, nearest, number_text
+from nacre import DataError, Reader, copy_numbers, misfit, nearest, number_text, too_large
 
 from .checks import NUMBERS
 from .files import named
@@ -104,14 +104,14 @@ class ArrayRecords(Records):
         self.staged: list[np.ndarray | None] = [None] * len(arrays)
 
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
-        """Copy records into arrays; raise DataError for a whole number that the array's type cannot hold."""
+        """Copy records into arrays; raise DataError for a number that the array's type cannot hold."""
         together = in_a_row(records)
         for top, (array, out) in enumerate(zip(self.arrays, arrays, strict=True)):
             kept = array.dtype == out.dtype
             if not len(out):
                 continue  # of a top that is not wanted here
             if together and (kept or out.dtype.kind == "f"):
-                np.copyto(out, array[records[0] : records[-1] + 1], casting="unsafe")
+                self._copy(top, array[records[0] : records[-1] + 1], out)
             elif kept:
                 take(array, records, out)
             else:
@@ -128,7 +128,12 @@ class ArrayRecords(Records):
             given = staged[: len(part)]
             take(self.arrays[top], records[first : first + len(part)], given)
             self._check(top, given, out.dtype, first)
-            np.copyto(part, given, casting="unsafe")
+            self._copy(top, given, part, first)
+
+    def _copy(self, top: int, given: np.ndarray, out: np.ndarray, first: int = 0) -> None:
+        if (index := copy_numbers(given, out)) is not None:
+            record = first + index // (given.size // len(given))
+            raise too_large(f"{self.where}: '{self.tops[top]}': record {record} of the batch", out.dtype)
 
     def column(self, name: str) -> np.ndarray:
         if name not in self.columns:

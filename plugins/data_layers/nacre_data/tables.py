@@ -208,12 +208,14 @@ class Numbers:
     @staticmethod
     def whole(batch: np.ndarray, count: int) -> np.ndarray:
         """Return the numbers of classes as indices. Raises DataError if there are no such classes."""
-        bad = np.argwhere(~((batch >= 0) & (batch < count)))
-        if bad.size:
-            number = batch[tuple(bad[0])].item()
-            raise DataError(
-                f"row {bad[0][0]} of the batch is {number:g}, but there are only the classes 0 to {count - 1}"
-            )
+        there = (batch >= 0) & (batch < count)
+        if batch.dtype.kind == "f":
+            there &= np.floor(batch) == batch
+        if (bad := np.argwhere(~there)).size:
+            number, why = batch[tuple(bad[0])].item(), f"there are only the classes 0 to {count - 1}"
+            if 0 <= number < count:
+                why = "an input of classes needs whole numbers"
+            raise DataError(f"row {bad[0][0]} of the batch is {number:g}, but {why}", "give the number of a class")
         return batch.astype(np.intp)
 
 

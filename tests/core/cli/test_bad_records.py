@@ -10,6 +10,7 @@ import pytest
 from command_line import run
 from nacre import Input, L, Net
 
+SCALE = "scale the numbers, such as (x - x.mean(0)) / x.std(0)"
 NOT_ONE = "this is not a picture that can be read"
 
 
@@ -29,6 +30,19 @@ def pictures(folder: Path) -> Path:
     (some / "a.png").write_text("no picture")
     image.fromarray(np.full((4, 4, 4), 100, np.uint8)).save(some / "c.png")  # transparent
     return Path("some")
+
+
+def test_numbers_too_large_are_told(folder: Path) -> None:
+    net = Net("t", [L.Softmax(name="prob")(L.InnerProduct(output_dim=2)(Input((2,), name="data")))], backend="numpy")
+    net.save("t.nacre")
+    np.save("some.npy", np.array([[1, 2], [1e39, 2], [3, 4]]))
+    lines = run("predict", "t.nacre", "some.npy", "--batch-size", 3, code=2).out.splitlines()
+    assert [" error: " in line for line in lines] == [False, True, False]
+    assert lines[1] == "1: error: 'data' has a number too large for float32; " + SCALE
+    np.save("some.npy", np.array([[0, 0], [1e-10, 2]]))
+    lines = run("predict", "t.nacre", "some.npy", "--divide", 1e-320, code=2).out.splitlines()
+    large = "error: some.npy: 'data' has a number that is too large when divided by 9.99989e-321; correct --divide"
+    assert lines[0].endswith(" %") and lines[1] == f"1: {large}"
 
 
 @pytest.mark.parametrize("size", [1, 3, 100])

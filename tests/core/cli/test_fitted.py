@@ -291,6 +291,56 @@ def test_records_in_lines_may_have_the_columns_of_the_table(folder: Path) -> Non
             asked.read({"Ort": "Köln", "Zimmer": 3, "Größe (m²)": 70, "Bad": 1})
 
 
+@pytest.mark.parametrize(("fill", "known"), [("nan", 70), ("5", 5)])
+def test_null_is_what_an_empty_cell_is(fill: str, known: float, folder: Path) -> None:
+    Path("towns.toml").write_text(TOWNS.replace("fill = nan", f"fill = {fill}"), encoding="utf-8")
+    rows = "80,3,Köln,1\n,2,Ulm,2\n120,4,Köln,3\n60,2,,4\n"
+    Path("towns.csv").write_text("Größe (m²),Zimmer,Ort,label\n" + rows, encoding="utf-8")
+    Path("some.csv").write_text("Größe (m²),Zimmer,Ort\n,3,Ulm\n", encoding="utf-8")
+    run("train", "towns.toml", "--json")
+    with Predictor(*read_trained(Path("towns.toml"), (), None, "towns"), batch_size=8) as asked:
+        given = [
+            {"data": [None, 3], "Ort": None},
+            {"Größe (m²)": None, "Zimmer": 3, "Ort": ""},
+            {"data": [known, 3], "Ort": ""},
+            {"data": [None, 3], "Ort": "Ulm"},
+            {"file": "some.csv"},
+        ]
+        values = [one["values"] for one in asked.answer([asked.read(one) for one in given])]
+    assert values[0] == values[1] == values[2] != values[3] == values[4]
+
+
+def test_null_without_anything_to_fill_it_is_an_error(folder: Path) -> None:
+    text = TOWNS.replace('["data", { type = "FillMissing", fill = 70.0 }], ', "").replace("fill = nan", "")
+    Path("towns.toml").write_text(text, encoding="utf-8")
+    rows = "80,3,Köln,1\n90,2,Ulm,2\n120,4,Köln,3\n60,2,Ulm,4\n"
+    Path("towns.csv").write_text("Größe (m²),Zimmer,Ort,label\n" + rows, encoding="utf-8")
+    run("train", "towns.toml", "--json")
+    with Predictor(*read_trained(Path("towns.toml"), (), None, "towns"), batch_size=8) as asked:
+        given = [
+            {"data": [80, 3], "Ort": "Köln"},
+            {"data": [80, None], "Ort": "Köln"},
+            {"data": [80, 3], "Ort": None},
+            {"data": [1e39, 3], "Ort": "Köln"},
+            {"data": [80, 3], "Ort": 0.5},
+        ]
+        told = asked.answer([asked.read(one) for one in given])
+        with pytest.raises(DataError, match="must hold numbers"):
+            asked.read({"data": [10**400, 3], "Ort": "Ulm"})
+    assert "values" in told[0]
+    assert told[1]["error"] == "column 'Zimmer' has no value" and "fill" in told[1]["remedy"]
+    assert "row 0 of the batch is '', which is not one of the 2 categories" in told[2]["error"]
+    assert told[3]["error"] == "'data' has a number too large for float32"
+    assert "Ort: row 0 of the batch is 0.5, but an input of classes needs whole numbers" in told[4]["error"]
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_results_that_are_not_finite_are_an_error_in_lines(colours: Path) -> None:
+    with Predictor(*read_trained(Path("small.toml"), (), None, "snapshots"), batch_size=2) as asked:
+        good, bad = asked.answer([asked.read([[1000] * 4] * 2), asked.read([[1000] * 4, [np.inf] * 4])])
+    assert good["classes"] and bad["error"] == "the net's results for this record are not finite"
+
+
 def test_names_of_categories_come_in_lines_and_in_files_of_lines(folder: Path) -> None:
     Path("table.toml").write_text(TABLE, encoding="utf-8")
     table("train.csv", [("red", "stop"), ("green", "go"), ("amber", "wait")] * 4)

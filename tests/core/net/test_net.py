@@ -244,6 +244,7 @@ BYTE = r"'byte' .*\(uint8\).* "
         ("data", np.zeros((0, 4)), r"'data' .*\(3, 4\).* \(0, 4\)"),
         ("data", 1.0, r"'data' .*\(3, 4\).* \(\)"),
         ("data", np.full((3, 4), "x"), "'data' needs numbers.* <U1"),
+        ("data", np.array([[0.0] * 4, [0, np.inf, 1e39, 0]]), "'data': row 1 of the new array .* large for float32"),
         ("index", np.full(3, 0.5), WHOLE + "0.5 in row 0"),
         ("index", np.full(3, np.nan), WHOLE + "nan in row 0"),
         ("index", [0, np.inf, 0], WHOLE + "inf in row 1"),

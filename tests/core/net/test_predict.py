@@ -227,6 +227,23 @@ def test_data_that_do_not_fit(given: Any, words: str) -> None:
         made().predict(given, "prob")
 
 
+@pytest.mark.parametrize(("batch_size", "count"), [(1, 5), (2, 5), (8, 5), (8, 1)])
+def test_numbers_too_large_for_the_type_of_the_net(batch_size: int, count: int) -> None:
+    records = np.zeros((count, 5))
+    records[-1, 2], records[0, 0] = -1e300, np.inf
+    net = made([InputLayer(name="in", tops="data", shape=5), ip("y")], dtype="float32")
+    record = f": record {count - 1}" if count > 1 else ""
+    with pytest.raises(DataError) as error:
+        net.predict(records, output="data", batch_size=batch_size)
+    assert str(error.value) == (
+        f"'data'{record} has a number too large for float32\n  scale the numbers, such as (x - x.mean(0)) / x.std(0)"
+    )
+    with pytest.raises(DataError, match="too large for float32"):
+        net.predict(records.astype(">f8"), output="data")
+    records[-1, 2] = 3  # the infinity stays one, without a warning
+    assert np.array_equal(net.predict(records, output="data", batch_size=batch_size), records)
+
+
 def test_outputs_that_are_not_there() -> None:
     with pytest.raises(TopologyError, match=r"no layer writes blob 'probe' in this phase \(did you mean 'prob'\?\)"):
         made().predict(RECORDS, "probe")

@@ -86,3 +86,12 @@ def test_a_file_that_cannot_be_opened_is_an_error() -> None:
     assert "no.h5: " in run("data", "verify", "train.h5", "no.h5", code=2).err
     Path("cut.h5").write_bytes(Path("train.h5").read_bytes()[:-1])
     assert "cut.h5: " in run("data", "verify", "cut.h5", code=2).err
+
+
+def test_two_columns_of_one_name_are_refused_unless_they_are_chosen_by_place() -> None:
+    Path("twice.csv").write_text("a,a,label\n1,2,x\n3,4,y\n")
+    wrong = "error: twice.csv: 2 columns are called 'a', at the places 0, 1, counted from 0\n  rename one, or choose"
+    for command in ("show", "verify"):
+        assert run("data", command, "twice.csv", code=2).err.startswith(wrong)
+        by_place = ("--store", "{type = 'CSV', data = [0, 1]}")
+        assert "2 records" in run("data", command, "twice.csv", *by_place).out

@@ -320,6 +320,10 @@ def test_pieces_of_any_size(chunk, tmp_path, monkeypatch):
         ("a,b\n1,2\n", ": there is no column 'c'; its columns are 'a', 'b'", {"label": "c"}),
         ("a,species\n1,2\n", "(did you mean 'species'?)", {"label": "specis"}),
         ("a,a\n1,2\n", ": 2 columns are called 'a'", {"label": "a"}),
+        ("a,b,a\n1,2,3\n", ": 2 columns are called 'a', at the places 0, 2, counted from 0\n  rename one, or ", {}),
+        ("a,b,a\n1,2,3\n", ": 2 columns are called 'a', at the places 0, 2, counted from 0", {"data": ["b", "a"]}),
+        ("a,a\n1,2\n", "choose columns by their places, counted from 0: data = [0, 1]", {}),
+        (",b,,,,\n1,2,3,4,5,6\n", ": 5 columns are called '', at the places 0, 2, 3, 4, ..., counted", {}),
         ("a,b\n1,2\n", ": there is no column 2: it has 2, counted from 0", {"label": 2}),
         ("1,2\n", ": it has no header, so that there is no column 'b'", {"label": "b"}),
         ("a,b\n1,2\n", ": column 'b' is the label, but is also among", {"label": "b", "data": ["a", "b"]}),
@@ -338,6 +342,17 @@ def test_pieces_of_any_size(chunk, tmp_path, monkeypatch):
 )
 def test_what_is_wrong_is_told(text, said, options, tmp_path):
     assert said in refused(tmp_path, text, **options)
+
+
+def test_columns_of_one_name_are_chosen_by_their_places(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b,a,label\n1,2,3,x\n4,5,6,y\n")
+    with CSV(data=[2, 0]).open(tmp_path / "a.csv") as reader:
+        assert reader.fields["data"].columns == ()
+        out = {"data": np.empty((2, 2))}
+        reader.read(np.arange(2), out)
+    assert out["data"].tolist() == [[3, 1], [6, 4]]
+    with CSV().open(tmp_path / "a.csv", ["b", "label"]) as reader:
+        assert [*reader.fields] == ["b", "label"]
 
 
 @pytest.mark.parametrize(("text", "label"), [("a,b\n1,2\n", "kind"), ("1,2\n", "kind"), ("1,2\n", 2)])
@@ -641,7 +656,7 @@ def test_names_of_fields_stand_for_columns_without_names_or_with_the_same(tmp_pa
     assert copied(tmp_path, "1.5,2,0.5\n", CSV(label=1), CSV()) == "data.0,label,data.1\n1.5,2,0.5\n"
     without = CSV(header=False, label=0)
     assert copied(tmp_path, "x,1.5\ny,2.5\n", without, without) == "x,1.5\ny,2.5\n"
-    assert copied(tmp_path, "a,a\n1.5,2.5\n", CSV(), CSV()) == "data.0,data.1\n1.5,2.5\n"
+    assert copied(tmp_path, "a,a\n1.5,2.5\n", CSV(data=[0, 1]), CSV()) == "data.0,data.1\n1.5,2.5\n"
     fields = {"data": Field((2,), "float64", columns=("label", "b")), "label": Field((), "int64")}
     with CSV().create(tmp_path / "new.csv", fields):
         pass

@@ -20,6 +20,7 @@ from .table_options import TableOptions
 
 NUMBERED = re.compile(r"(.+?)((?:\.[0-9]{1,9})+)", re.DOTALL)
 """What a column with one number of a field is called, such as data.0.2 for a field of two axes."""
+BY_PLACE = "rename one, or choose columns by their places, counted from 0: data = [0, 1]"
 
 
 class Part(NamedTuple):
@@ -51,7 +52,14 @@ def check_names(path: Path, names: Sequence[str]) -> None:
     """Raise DataError if two columns have one name."""
     for name, count in Counter(names).most_common(1):
         if count > 1:
-            raise DataError(f"{path}: {count} columns are called {name!r}", "rename them")
+            raise DataError(f"{path}: {_called_alike(name, names)}", "rename them")
+
+
+def _called_alike(name: str, names: Sequence[str]) -> str:
+    """Return which columns have one name, for an error."""
+    places = [str(place) for place, other in enumerate(names) if other == name]
+    listed = f"{', '.join(places[:4])}{', ...' * (len(places) > 4)}"
+    return f"{len(places)} columns are called {name!r}, at the places {listed}, counted from 0"
 
 
 def groups_of(names: Sequence[str]) -> dict[str, Part]:
@@ -108,8 +116,10 @@ class Table:
             message = f"{self.path}: it has no header, so that there is no column {wanted!r}"
             raise DataError(message, "give the column's number, counted from 0, or say header = true")
         if (count := self.counts[wanted]) != 1:
-            count = f"{count} columns are called" if count else "there is no column"
-            raise DataError(f"{self.path}: {count} {wanted!r}{nearest(wanted, self.names)}; {self._known()}")
+            if count:
+                raise DataError(f"{self.path}: {_called_alike(wanted, self.names)}", BY_PLACE)
+            near = nearest(wanted, self.names)
+            raise DataError(f"{self.path}: there is no column {wanted!r}{near}; {self._known()}")
         return self.places[wanted]
 
     def _known(self) -> str:
@@ -121,6 +131,11 @@ class Table:
     def called(self, column: int) -> str:
         """Return what a column is called in an error."""
         return f"column {self.names[column][:40]!r}" if self.names else f"column {column} (counted from 0)"
+
+    def names_of(self, part: Part) -> tuple[str, ...]:
+        """Return the names of a field's columns; () if there are none, or two that were chosen by place have one."""
+        names = tuple(self.names[column] for column in part.columns if self.names)
+        return names if len({*names}) == len(names) else ()
 
     def fields(self, wanted: Sequence[str]) -> dict[str, Part]:
         """Return the columns of each field that is wanted, or of all.
@@ -182,6 +197,7 @@ class Table:
         if not columns:
             others = {*taken, self.label}
             columns = [column for column in range(self.begin, len(self.firsts)) if column not in others]
+            self._refuse_alike(columns)
         if not columns:
             raise DataError(f"{self.path}: no column is left for {name!r}; {self._known()}")
         if texts := self._texts(columns):
@@ -191,6 +207,13 @@ class Table:
             message = f"{self.path}: shape={shape} are {prod(shape)} numbers, but {name!r} has {len(columns)} columns"
             raise DataError(message, "name them (data), or correct shape")
         return Part(tuple(columns), shape or (len(columns),))
+
+    def _refuse_alike(self, columns: Sequence[int]) -> None:
+        """Raise DataError if two of these columns have one name, so that another table's could not be told apart."""
+        names = [self.names[column] for column in columns] if self.names else []
+        if len({*names}) < len(names):
+            name = Counter(names).most_common(1)[0][0]
+            raise DataError(f"{self.path}: {_called_alike(name, self.names)}", BY_PLACE)
 
     def no_value(self, line: int, column: int, cell: str, remedy: str, fields: Sequence[str]) -> DataError:
         """Return the error for a missing value."""

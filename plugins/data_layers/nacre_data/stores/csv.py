@@ -70,7 +70,7 @@ class CSVReader(Reader):
         self.fields: Mapping[str, Field] = {
             name: replace(
                 self.singles[name].field() if name in self.singles else Field(part.shape, "float64"),
-                columns=tuple(self.table.names[column] for column in part.columns if self.table.names),
+                columns=self.table.names_of(part),
                 places=part.columns,
             )
             for name, part in self.parts.items()
