@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import DataError, InputLayer, Layer, Net, open_backend
+from nacre import DataError, InputLayer, Layer, Net, fresh, open_backend
 from nacre.net import team
 from nacre.testing.crew import crew, own_backend, together
 from nacre_layers.convolution.convolution import ConvolutionLayer
+from nacre_layers.elementwise.functions import AbsValLayer, FunctionState
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.embedding import EmbeddingLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
@@ -128,13 +129,27 @@ class PythonSum(AddState, dtypes=("float32",), on_plain=True):
         self.blobs[0].memory[...] = sum(one.memory for one in inputs)
 
 
-def test_a_kernel_in_python_runs_alone(new_registry: Any) -> None:
+class PythonAbsVal(FunctionState, dtypes=("float32",), on_plain=True):
+    """Another one, whose layer's own state, which it takes the rest from, can be recorded by other backends."""
+
+    def forward(self, inputs: list[Any]) -> None:
+        np.abs(inputs[0].memory, out=self.blobs[0].memory)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "layer"),
+    [
+        (PythonSum, AddLayer(name="y", bottoms=["scores", "scores"], tops="prob")),
+        (PythonAbsVal, AbsValLayer(name="y", bottoms="scores", tops="prob")),
+    ],
+)
+def test_a_kernel_in_python_runs_alone(kernel: Any, layer: Layer, new_registry: Any) -> None:
     """It has the backend's turn, which the thread that waits for the others has."""
     registry = new_registry()
     registry.register(AddLayer)
-    registry.register_kernel(PythonSum, "Add", "onednn")
-    net, x = made([*pictures()[:-1], AddLayer(name="y", bottoms=["scores", "scores"], tops="prob")]), records(16)
-    assert next(op.kernel for op in net.ops if op.name == "y")
+    registry.register_kernel(kernel, type(layer).__name__.removesuffix("Layer"), "onednn")
+    net, x = made([*pictures()[:-1], fresh(layer)]), records(16)
+    assert next(op.kernel for op in net.ops if op.name == "y") and not net.computes_alone
     np.testing.assert_allclose(net.predict(x, "prob"), one_by_one(net, x), rtol=1e-5, atol=1e-7)
     assert teams(net) == [[16]]
 

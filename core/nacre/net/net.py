@@ -405,7 +405,10 @@ class Net(NetAccess):
 
     @property
     def computes_alone(self) -> bool:
-        """Whether in `forward` only the backend's own code computes: no layer's own state, and no other backend's."""
+        """Whether in `forward` only code of the backend computes that may run beside other passes.
+
+        None of a layer's own state or of another backend, nor of kernels that the backend calls alone.
+        """
         return self._passes.computes_alone
 
     @in_turn("alone")

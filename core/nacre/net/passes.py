@@ -118,9 +118,9 @@ class Passes:
 
     @property
     def computes_alone(self) -> bool:
-        """Whether a forward pass has only steps that the net's backend records, so that no other code computes."""
-        steps = [*self._steps["feed"], *self._steps["forward"]]
-        return self._are_own(steps) and all(step.capturable or _is_idle(step) for step in steps)
+        """Whether forward passes have only steps of the net's backend, and such as may run beside each other."""
+        steps, beside = [*self._steps["feed"], *self._steps["forward"]], self._target.backend.may_run_beside
+        return self._are_own(steps) and all(_is_idle(step) or beside(step) for step in steps)
 
     def _are_own(self, steps: Sequence[Step]) -> bool:
         backend = self._target.backend

@@ -122,6 +122,10 @@ class Backend:
         """
         return ()
 
+    def may_run_beside(self, step: Step) -> bool:
+        """Return whether a pass with this step, of the backend's own, may run at once with others; by default any."""
+        return True
+
     def free_memory(self) -> tuple[int, int] | None:
         """Return how many bytes are free on its device, and how many that has; None if its memory is the machine's."""
         return None

@@ -105,6 +105,10 @@ class OnednnBackend(HostMemory):
             return ()
         return [OneThread(self) for _ in range(self.threads)]
 
+    def may_run_beside(self, step: Step) -> bool:
+        """Return whether a step is recorded: any other code has the turn of the process."""
+        return _is_captured(step)
+
     def environment(self) -> dict[str, Any]:
         return {
             "threads": self.threads,

@@ -124,7 +124,7 @@ def side_by_side(shape: tuple[int, ...], layout: str) -> int:
     return {CHANNELS_LAST: shape[1], BLOCKED: block()}.get(layout, 1)
 
 
-class OnednnKernel(LayerState, dtypes=("float32",), capturable=True):
+class OnednnKernel(LayerState, dtypes=("float32",)):
     """A kernel whose passes are lists of calls, made of stages such as "forward", "weights" and "data".
 
     Blobs have the type that the net computes in, `backend.compute`; parameters and their gradients are plain and

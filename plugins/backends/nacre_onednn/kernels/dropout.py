@@ -14,7 +14,7 @@ from ..record import recorder
 from .base import unserved
 
 
-class DropoutKernel(LayerState, reads="", dtypes=("float32",), on_plain=True, capturable=True):
+class DropoutKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
     """Multiplies by a mask that is a function of the seed, the layer's name, the iteration and the element."""
 
     @classmethod

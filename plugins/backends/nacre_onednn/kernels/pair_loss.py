@@ -25,7 +25,7 @@ FUNCTIONS: dict[type, int] = {
 PIECE = CONSTANTS["PAIR_PIECE"]
 
 
-class PairLossKernel(LayerState, reads="inputs", dtypes=("float32",), on_plain=True, capturable=True):
+class PairLossKernel(LayerState, reads="inputs", dtypes=("float32",), on_plain=True):
     """Loss and gradients of two bottoms of one shape; on plain arrays, so that in bf16 no target is rounded."""
 
     @classmethod
