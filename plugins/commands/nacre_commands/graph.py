@@ -62,9 +62,9 @@ def command(
     from nacre import ConfigError
     from nacre.cli import drawing_for, fed, summary_of_ranks, write_picture
 
+    read = read_net(net, sets, None, to_train=False)
     if out is not None and out.exists() and out.samefile(net):
         raise ConfigError(f"{out}: it is the net file", "use another name for --out")
-    read = read_net(net, sets, None, to_train=False)
     drawing = drawing_for(out or Path("net.svg"), read.pins, kind or "")
     file = fed(read, phase)
     if ranks is None:

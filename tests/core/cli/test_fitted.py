@@ -270,12 +270,16 @@ folder = "towns"
 """
 
 
-def test_records_in_lines_may_have_the_columns_of_the_table(folder: Path) -> None:
-    Path("towns.toml").write_text(TOWNS, encoding="utf-8")
-    rows = "80,3,Köln,1\n,2,Ulm,2\n120,4,Köln,3\n60,2,Ulm,4\n"
+def trained_on_towns(rows: str, text: str = TOWNS) -> Predictor:
+    """Train a net on a table of towns, and return what answers its records."""
+    Path("towns.toml").write_text(text, encoding="utf-8")
     Path("towns.csv").write_text("Größe (m²),Zimmer,Ort,label\n" + rows, encoding="utf-8")
     run("train", "towns.toml", "--json")
-    with Predictor(*read_trained(Path("towns.toml"), (), None, "towns"), batch_size=8) as asked:
+    return Predictor(*read_trained(Path("towns.toml"), (), None, "towns"), batch_size=8)
+
+
+def test_records_in_lines_may_have_the_columns_of_the_table(folder: Path) -> None:
+    with trained_on_towns("80,3,Köln,1\n,2,Ulm,2\n120,4,Köln,3\n60,2,Ulm,4\n") as asked:
         given = [
             {"data": [80, 3], "Ort": "Köln"},
             {"Ort": "Köln", "Zimmer": 3, "Größe (m²)": 80},
@@ -293,12 +297,9 @@ def test_records_in_lines_may_have_the_columns_of_the_table(folder: Path) -> Non
 
 @pytest.mark.parametrize(("fill", "known"), [("nan", 70), ("5", 5)])
 def test_null_is_what_an_empty_cell_is(fill: str, known: float, folder: Path) -> None:
-    Path("towns.toml").write_text(TOWNS.replace("fill = nan", f"fill = {fill}"), encoding="utf-8")
     rows = "80,3,Köln,1\n,2,Ulm,2\n120,4,Köln,3\n60,2,,4\n"
-    Path("towns.csv").write_text("Größe (m²),Zimmer,Ort,label\n" + rows, encoding="utf-8")
     Path("some.csv").write_text("Größe (m²),Zimmer,Ort\n,3,Ulm\n", encoding="utf-8")
-    run("train", "towns.toml", "--json")
-    with Predictor(*read_trained(Path("towns.toml"), (), None, "towns"), batch_size=8) as asked:
+    with trained_on_towns(rows, TOWNS.replace("fill = nan", f"fill = {fill}")) as asked:
         given = [
             {"data": [None, 3], "Ort": None},
             {"Größe (m²)": None, "Zimmer": 3, "Ort": ""},
@@ -312,11 +313,7 @@ def test_null_is_what_an_empty_cell_is(fill: str, known: float, folder: Path) ->
 
 def test_null_without_anything_to_fill_it_is_an_error(folder: Path) -> None:
     text = TOWNS.replace('["data", { type = "FillMissing", fill = 70.0 }], ', "").replace("fill = nan", "")
-    Path("towns.toml").write_text(text, encoding="utf-8")
-    rows = "80,3,Köln,1\n90,2,Ulm,2\n120,4,Köln,3\n60,2,Ulm,4\n"
-    Path("towns.csv").write_text("Größe (m²),Zimmer,Ort,label\n" + rows, encoding="utf-8")
-    run("train", "towns.toml", "--json")
-    with Predictor(*read_trained(Path("towns.toml"), (), None, "towns"), batch_size=8) as asked:
+    with trained_on_towns("80,3,Köln,1\n90,2,Ulm,2\n120,4,Köln,3\n60,2,Ulm,4\n", text) as asked:
         given = [
             {"data": [80, 3], "Ort": "Köln"},
             {"data": [80, None], "Ort": "Köln"},

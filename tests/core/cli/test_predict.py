@@ -405,3 +405,4 @@ def test_nothing_that_is_read_is_replaced(trained: Path) -> None:
     assert [path.read_bytes() for path in (Path("test.h5"), Path("small.toml"), newest)] == before
     for _ in range(2):  # its own earlier result it replaces
         run("predict", "small.toml", trained, "test.h5", "--out", "out.npy")
+        run("predict", "small.toml", trained, "test.h5", "--out", trained / "out.npy")

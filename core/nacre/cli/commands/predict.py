@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +126,6 @@ def command(
     from ..snapshots import read_trained
 
     _check_inputs(net, inputs, out, stdin=stdin, as_json=as_json)
-    _check_target(out, (net, snapshot, *inputs))
     refuse_ranks()
     file, saved = read_trained(net, sets, seed, snapshot)
     options: dict[str, Any] = {
@@ -140,7 +140,9 @@ def command(
         if stdin:
             answer_lines(predictor, sys.stdin)
             return 0
-        return _answer_files(predictor, by_blob(file, inputs, predictor.blobs), batch_size, out, as_json=as_json)
+        paths = by_blob(file, inputs, predictor.blobs)
+        _check_target(out, [net, Path(saved.path), *chain(*paths.values())])
+        return _answer_files(predictor, paths, batch_size, out, as_json=as_json)
 
 
 def _answer_files(
@@ -196,15 +198,11 @@ def _answer_files(
 
 
 def _check_target(out: Path | str | None, read: Sequence[Path]) -> None:
-    """Raise DataError if the file to write is one of those that are read, or in one of these folders already."""
+    """Raise DataError if the file to write is one of those that are read."""
     from ...errors import DataError
 
-    if not isinstance(out, Path) or not out.exists():
-        return
-    for one in read:
-        place = one if one.exists() else Path(str(one).partition("=")[2] or one)  # BLOB=FILE
-        if place.exists() and out.resolve().is_relative_to(place.resolve()):
-            raise DataError(f"{out}: it is read, too", "use another name for --out")
+    if isinstance(out, Path) and out.exists() and any(one.exists() and out.samefile(one) for one in read):
+        raise DataError(f"{out}: it is read, too", "use another name for --out")
 
 
 class NotFinite:

@@ -48,11 +48,14 @@ def columns_of(fields: Mapping[str, Field]) -> tuple[list[str], list[int]]:
     return names if different else own, order
 
 
-def check_names(path: Path, names: Sequence[str]) -> None:
-    """Raise DataError if two columns have one name."""
-    for name, count in Counter(names).most_common(1):
+def check_names(
+    path: Path, names: Sequence[str], columns: Sequence[int] | None = None, remedy: str = "rename them"
+) -> None:
+    """Raise DataError if two of these columns have one name; by default of all."""
+    some = names if columns is None else [names[column] for column in columns]
+    for name, count in Counter(some).most_common(1):
         if count > 1:
-            raise DataError(f"{path}: {_called_alike(name, names)}", "rename them")
+            raise DataError(f"{path}: {_called_alike(name, names)}", remedy)
 
 
 def _called_alike(name: str, names: Sequence[str]) -> str:
@@ -197,7 +200,7 @@ class Table:
         if not columns:
             others = {*taken, self.label}
             columns = [column for column in range(self.begin, len(self.firsts)) if column not in others]
-            self._refuse_alike(columns)
+            check_names(self.path, self.names, columns if self.names else (), BY_PLACE)
         if not columns:
             raise DataError(f"{self.path}: no column is left for {name!r}; {self._known()}")
         if texts := self._texts(columns):
@@ -207,13 +210,6 @@ class Table:
             message = f"{self.path}: shape={shape} are {prod(shape)} numbers, but {name!r} has {len(columns)} columns"
             raise DataError(message, "name them (data), or correct shape")
         return Part(tuple(columns), shape or (len(columns),))
-
-    def _refuse_alike(self, columns: Sequence[int]) -> None:
-        """Raise DataError if two of these columns have one name, so that another table's could not be told apart."""
-        names = [self.names[column] for column in columns] if self.names else []
-        if len({*names}) < len(names):
-            name = Counter(names).most_common(1)[0][0]
-            raise DataError(f"{self.path}: {_called_alike(name, self.names)}", BY_PLACE)
 
     def no_value(self, line: int, column: int, cell: str, remedy: str, fields: Sequence[str]) -> DataError:
         """Return the error for a missing value."""
