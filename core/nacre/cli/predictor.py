@@ -15,6 +15,7 @@ from ..errors import DataError, NacreError, nearest
 from ..net.columns import COLUMNS
 from ..net.files import Batch, FileRecords, batches, beside, divided, reading_of
 from ..net.fitted import CLASSES
+from ..protocols.data_store import Store
 from ..text import FEW
 from .inputs import blobs_of, known_shape, records_of, whole_records, written_net
 from .outputs import Answers
@@ -158,7 +159,7 @@ class Predictor:
             }
 
     def _numbers(self, blob: str, given: Any) -> np.ndarray:
-        """Return the record of a blob, in which null is what an empty cell of a table is: "" among texts, or `fill`."""
+        """Return the record of a blob, in which null is what an empty cell of a table is: "" among texts."""
         import numpy as np
 
         try:
@@ -168,8 +169,9 @@ class Predictor:
                 record = np.where(record == np.array(None), "", record).astype(str)
             else:
                 record = np.array(given, np.float64)
-                if (fill := getattr(reading_of(self.want.source_of(blob)).get("store"), "fill", None)) is not None:
-                    record[np.isnan(record)] = fill
+                store = reading_of(self.want.source_of(blob)).get("store")
+                if isinstance(store, Store) and (number := store.missing_number()) is not None:
+                    record[np.isnan(record)] = number
         except (OverflowError, TypeError, ValueError) as error:
             raise DataError("the record must hold numbers, in lists of equal lengths", self._form()) from error
         if not texts and self.divide != 1:
@@ -257,7 +259,7 @@ class Predictor:
             if array.dtype.kind == "f" and (places := np.flatnonzero(np.isnan(array))).size:
                 columns, place = self.file.fitted.get(blob, {}).get(COLUMNS, ()), int(places[0])
                 what = f"column {columns[place]!r}" if len(columns) == array.size else f"number {place} of '{blob}'"
-                return DataError(f"{what} has no value", "give a number, or train with fill = NUMBER or FillMissing")
+                return DataError(f"{what} has no value", "give a number, or train with a source that fills gaps")
         return DataError("the net's results for this record are not finite", "look for numbers that are too large")
 
     def compute(self, records: Mapping[str, np.ndarray], classes: Mapping[str, Sequence[str]]) -> Computed:

@@ -224,6 +224,10 @@ class Store(Component, kind="store"):
         """Return the names of the files: they have the data of a training, which a saved net does not need."""
         return file_names(paths)
 
+    def missing_number(self) -> float | None:
+        """Return the number that stands for a missing one in records; None, the default: they are errors."""
+        return None
+
     @classmethod
     def fits(cls, path: Path) -> bool:
         """Return whether a file or folder looks like this format, by its name or by what a folder contains."""

@@ -42,6 +42,9 @@ class CSV(TableOptions, Store):
 
     endings = (".csv", ".tsv")
 
+    def missing_number(self) -> float | None:
+        return self.fill
+
     def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
         text = TextFile(path, self.encoding)
         try:

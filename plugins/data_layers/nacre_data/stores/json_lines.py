@@ -46,6 +46,9 @@ class JSONLines(Store):
 
     fill: Annotated[float | None, "the number for null and NaN; without it, they are errors"] = None
 
+    def missing_number(self) -> float | None:
+        return self.fill
+
     def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
         file = Pipe(path) if is_pipe(path) else TextFile(path)
         try:
