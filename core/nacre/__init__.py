@@ -140,6 +140,7 @@ if TYPE_CHECKING:
     from .protocols.components import Transformer as Transformer
     from .protocols.data_store import Codec as Codec
     from .protocols.data_store import Field as Field
+    from .protocols.data_store import FileKey as FileKey
     from .protocols.data_store import Reader as Reader
     from .protocols.data_store import ReaderWrapper as ReaderWrapper
     from .protocols.data_store import Store as Store
@@ -232,7 +233,7 @@ _PLACES = {
     "protocols.blob": "Blob",
     "protocols.communicator": "Communicator Group Launch Request check_op flat_view reduce_into",
     "protocols.components": "Blocks ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
-    "protocols.data_store": "Codec Field Reader ReaderWrapper Store Writer blocks",
+    "protocols.data_store": "Codec Field FileKey Reader ReaderWrapper Store Writer blocks",
     "protocols.functions": "FloatingFunction HostFunctions",
     "protocols.graph": "Graph Node",
     "protocols.layer": "Inner Layer Phase about_statistic is_identity is_of_class tops_of",

@@ -11,6 +11,7 @@ import pytest
 
 from command_line import run
 from nacre import ConfigError
+from nacre.cli import write_picture
 from nacre_commands.curves import curves_svg
 from nacre_commands.drawing import Png
 from nacre_commands.matrix import CHARACTER, LEGEND, MARGIN, matrix_svg
@@ -84,6 +85,27 @@ def test_without_pillow_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ConfigError, match="drawn by Pillow, which is not installed") as failed:
         png(matrix_svg("pets", ["cat", "dog"], MATRIX))
     assert "nacre[images]" in failed.value.remedy and ".svg" in failed.value.remedy
+
+
+def test_what_xml_cannot_hold_is_escaped() -> None:
+    drawn = matrix_svg("n\udce9t", ["cl\udce9", "a\0b", "\uffff\x1b", "\xe9\U0001f408"], [[1.0] * 4] * 4)
+    assert {"n\\udce9t", "cl\\udce9", "a\\x00b", "\\uffff\\x1b", "\xe9\U0001f408"} <= {*texts(drawn)}
+    assert "cl\\udce9 as a\\x00b: 1" in drawn
+    assert pixels(png(drawn))[0][0] > 200
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are text there")
+@pytest.mark.parametrize("ending", ["svg", "png", "dot"])
+def test_graph_of_a_file_whose_name_is_not_utf_8(ending: str) -> None:
+    net = Path("small.toml").rename("net \udce9.toml")
+    net.write_text(net.read_text().replace('name = "small"\n', ""))
+    run("graph", net, "--out", f"net.{ending}")
+    assert ending == "png" or "net \\udce9" in Path(f"net.{ending}").read_text()
+
+
+def test_a_drawing_by_a_plugin_is_written_too(tmp_path: Path) -> None:
+    write_picture(tmp_path / "x.txt", "n\udce9t")
+    assert (tmp_path / "x.txt").read_bytes() == b"n\\udce9t"
 
 
 def test_the_legend_of_a_small_matrix_is_not_cut_off() -> None:

@@ -49,7 +49,7 @@ def draw_pairs(path: Path, drawing: Drawing, title: str, tables: Sequence[ByClas
 
 
 def write_picture(path: Path, drawn: str | bytes) -> None:
-    """Write a drawing to a file. Raises DataError if that fails."""
+    """Write a drawing to a file; what UTF-8 cannot hold is escaped. Raises DataError if that fails."""
     from ..files.durable import atomic_write
 
-    atomic_write(path, drawn.encode() if isinstance(drawn, str) else drawn, DataError)
+    atomic_write(path, drawn.encode("utf-8", "backslashreplace") if isinstance(drawn, str) else drawn, DataError)

@@ -60,14 +60,12 @@ def _program() -> str:
 def print_json(data: Any, *, lines: bool = False) -> None:
     """Print data as JSON, on one line if `lines`; numbers that are not finite become null, because JSON has none.
 
-    Letters are escaped where stdout has not all of them.
+    Letters are escaped where stdout has not all of them, and so are halves of characters, which no encoding has.
     """
-    import json
-
-    from ..files.json import finite
+    from ..files.json import json_text
 
     has_all = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
-    click.echo(json.dumps(finite(data), indent=None if lines else 2, ensure_ascii=not has_all))
+    click.echo(json_text(data, letters=has_all, indent=None if lines else 2))
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:

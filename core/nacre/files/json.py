@@ -24,11 +24,19 @@ def finite(data: Any) -> Any:
     return data
 
 
+def json_text(data: Any, *, letters: bool = True, indent: int | None = None) -> str:
+    """Return data as JSON, all in ASCII if not `letters`; numbers that are not finite become null.
+
+    Halves of characters, as in names that are not UTF-8, are escaped: no file or stream in UTF-8 holds them.
+    """
+    text = json.dumps(finite(data), indent=indent, ensure_ascii=not letters)
+    return text.encode("utf-8", "backslashreplace").decode()  # a half becomes \udXXX, which is JSON's own escape
+
+
 def event_line(event: str, data: Mapping[str, Any], begun: float) -> str:
     """Return the line of a log for an event of a training: its name, `clock` (seconds since `begun`), its values."""
     entry = {"event": event, "clock": round(time.perf_counter() - begun, 3), **data}
-    line = json.dumps(finite(entry), ensure_ascii=False)
-    return line.encode("utf-8", "backslashreplace").decode() + "\n"  # of a path that is no UTF-8: JSON's own escapes
+    return json_text(entry) + "\n"
 
 
 def begin_line(file: BinaryIO, path: str | Path) -> None:

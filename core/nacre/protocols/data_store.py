@@ -84,6 +84,17 @@ class Codec(Component, kind="codec"):
         raise DataError(f"codec {type(self).__name__} only reads")
 
 
+class FileKey(str):
+    """The key of a record that is a file of its own; `file` is the file's name as it is, also where it is not UTF-8."""
+
+    file: str
+
+    def __new__(cls, key: str, file: str = "") -> FileKey:
+        made = super().__new__(cls, key)
+        made.file = file
+        return made
+
+
 class Reader:
     """The open records of one file or folder; `Store.open` makes it. It is used by one thread at a time.
 
@@ -118,7 +129,7 @@ class Reader:
                 yield {name: values[row] for name, values in block.items()}
 
     def key(self, number: int) -> str:
-        """Return what a person finds a record by: a file's name, a line, a key."""
+        """Return what a person finds a record by: a line, a key, or as a `FileKey` the path of a file of its own."""
         return f"record {number}"
 
     @contextmanager
@@ -254,7 +265,8 @@ class Store(Component, kind="store"):
 
 def located(path: str, key: str) -> str:
     """Return where a record is; a file that is a single record, such as a picture, is its key too."""
-    return f"{path}: {key}" if path and Path(path).name != key else path or key
+    text = f"{path}: {key}" if path and Path(path).name != key else path or key
+    return FileKey(text, key.file) if isinstance(key, FileKey) else text
 
 
 def blocks(reader: Reader, start: int = 0, size: int = BLOCK) -> Iterator[tuple[int, Rows]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from .svg import document, text
+from .svg import document, shown, text
 
 LARGE, SMALL = 38.0, 12.0  # sides of a cell, in pixels: with numbers, and of many classes without
 MANY = 30  # classes: then the numbers have no room
@@ -18,6 +18,7 @@ RIGHT, WRONG = (47, 111, 78), (180, 80, 60)  # colours of the diagonal and of th
 
 def matrix_svg(title: str, classes: Sequence[str], matrix: Sequence[Sequence[float]]) -> str:
     """Return a matrix as SVG: rows are the classes of labels, columns what they were taken for."""
+    classes = [*map(shown, classes)]
     cell = SMALL if len(classes) > MANY else LARGE
     font = 10 if len(classes) > MANY else 12
     names = [name if len(name) <= LONGEST else f"{name[: LONGEST - 9]}…{name[-8:]}" for name in classes]

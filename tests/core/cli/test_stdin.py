@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,22 @@ def test_each_answer_comes_before_the_next_line_is_read(trained: Path) -> None:
         process.stdin.close()
         assert process.stdout.read() == ""
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "utf-8:surrogateescape", "latin-1"])
+def test_half_a_character_in_a_key_is_answered_as_such(encoding: str, trained: Path) -> None:
+    good = records()[0].tolist()
+    lines = [json.dumps({"data": good, "key": key}) for key in ("\ud800", "\udce9", "\xe9\u5c64")] + [json.dumps(good)]
+    done = subprocess.run(
+        [*SCRIPT, "predict", "small.toml", str(trained), "--stdin", "--json"],
+        input="".join(f"{line}\n" for line in lines).encode(),
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    found = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert [one["key"] for one in found] == ["\ud800", "\udce9", "\xe9\u5c64", ""]
+    assert ("\xe9\u5c64" in done.stdout.decode()) == encoding.startswith("utf-8")
 
 
 @pytest.mark.parametrize(

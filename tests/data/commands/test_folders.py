@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import h5py
@@ -87,6 +88,36 @@ def test_parts_of_a_folder_are_folders_of_the_same_files() -> None:
         assert all(Path(part, name).read_bytes() == Path("some", name).read_bytes() for name in names(part))
     run("data", "convert", "new/parts/a", "copy", "--to-store", "Pictures")
     assert names("copy") == names("new/parts/a")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="not all names are possible there")
+def test_names_of_pictures_stay_as_they_are() -> None:
+    odd = ["2024-01-01 12:31:05.png", "x: y.PNG", "a\\b.png", "caf\udce9.png", " x .png", f"{'n' * 251}.png", "a\n.png"]
+    for number, folder in enumerate(["odd/cat", "odd/c\udce9", "more/cat"]):
+        Path(folder).mkdir(parents=True)
+        for name in odd:
+            Path(folder, name).write_bytes(Path(f"some/cow/{number + 10:08d}.png").read_bytes())
+    whole = names("odd")
+    run("data", "convert", "odd", "copy", "--to-store", "Pictures")
+    assert names("copy") == whole
+    told = run("data", "split", "odd", "--part", "a=0.5", "--part", "b=0.5", "--json").out
+    assert told.isascii() and sorted(names("a") + names("b")) == whole
+    run("data", "convert", "odd", "more", "both", "--to-store", "Pictures")
+    found = {Path("both", name).read_bytes() for name in names("both")}
+    assert {*whole} <= {*names("both")} and len(names("both")) == len(odd) * 3 and len(found) == 3
+    run("data", "convert", "odd/cat/x: y.PNG", "one", "--to-store", "Pictures")
+    assert names("one") == ["x: y.PNG"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are text there")
+@pytest.mark.parametrize("target", ["new.h5", "new.csv", "new.jsonl"])
+def test_classes_that_are_not_utf_8_are_told(target: str) -> None:
+    Path("some/cat").rename("some/c\udce9")
+    error = run("data", "convert", "some", target, "--shape", "3,4,5", code=2).err
+    assert error.startswith(f"error: {target}: ") and r"the class 'c\udce9'" in error and "rename the class" in error
+    assert not Path(target).exists()
+    told = run("data", "convert", "some", "copy", "--to-store", "Pictures", "--json")
+    assert "c\udce9" in told.json["fields"]["label"]["classes"] and r'"c\udce9"' in told.out
 
 
 def test_a_list_of_pictures_is_divided_into_folders() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre import Field
+from nacre import DataError, Field
 from nacre.testing import StoreTests
 from nacre_data.hdf5_checks import open_hdf5
 from nacre_data.stores import hdf5
@@ -199,3 +199,14 @@ def test_every_dataset_has_names_of_its_own(classes: list[list[str]], version: s
                 dataset = checked.file[f"field{number}"]
                 assert isinstance(dataset, h5py.Dataset)
                 assert checked.texts(dataset, "classes") == tuple(names)
+
+
+@pytest.mark.parametrize("odd", ["cl\udce9", "a\0b", "\0"])
+def test_text_that_hdf5_cannot_hold_is_told(odd: str, tmp_path: Path) -> None:
+    fields = {"label": Field((), "int64", classes=("ok", odd))}
+    with pytest.raises(DataError, match=r"x\.h5: 'label' has the class .*\n  rename the class") as caught:
+        HDF5().create(tmp_path / "x.h5", fields)
+    assert repr(odd) in str(caught.value)
+    with pytest.raises(DataError, match="cannot be the name of a dataset"):
+        HDF5().create(tmp_path / "x.h5", {odd: Field((), "int64")})
+    assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre import DataError, Field, Net, open_records
+from nacre import DataError, Field, FileKey, Net, open_records
 from nacre.testing import StoreTests
 from nacre_data import DataLayer
 from nacre_data.codecs.picture import Picture
@@ -343,6 +343,16 @@ def test_pictures_keep_the_names_of_records(tmp_path: Path) -> None:
     with Pictures().create(tmp_path / "bytes", {"data": Field(None, "uint8", codec="Picture")}) as writer:
         writer.append({"data": [b"broken, but copied"] * 2}, keys[:2])
     assert sorted(path.name for path in (tmp_path / "bytes").iterdir()) == ["IMG 1.JPG", "img 1.jpeg"]
+
+
+def test_names_of_files_stay_and_none_replaces_another(tmp_path: Path) -> None:
+    files = ["a-00000002.png", "a.png", "A.png", "12:30.png", "../b:c.png", ".d.png", "e\0.png", f"{'n' * 252}.png"]
+    files += [f"{'n' * 251}.png", f"{'N' * 251}.png", "f\ud800.png"]
+    named = ["a-00000002", "a", "00000002", "12:30", "b:c", *(f"{number:08d}" for number in (5, 6, 7))]
+    named += ["n" * 251, "00000009", "00000010"]
+    with Pictures().create(tmp_path / "new", {"data": Field((1, 1, 1), "uint8")}) as writer:
+        writer.append({"data": np.zeros((len(files), 1, 1, 1), np.uint8)}, [FileKey("x", file) for file in files])
+    assert [name for name, *_ in found(tmp_path / "new")] == sorted(f"{name}.png" for name in named)
 
 
 def test_labels_without_names_stay_as_they_are(tmp_path: Path) -> None:

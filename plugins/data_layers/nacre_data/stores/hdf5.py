@@ -150,6 +150,7 @@ class HDF5Writer(Writer):
             if field.shape is None or field.codec:
                 message = f"{path}: '{name}' differs in shape from record to record, which a dataset cannot hold"
                 raise DataError(message, "give all records one shape, or use a folder")
+            check_texts(path, name, field.classes)
         self.path = path
         self.fields = fields
         self.lengths_differ = store.lengths_differ
@@ -235,12 +236,27 @@ def check_names(path: Path, names: Collection[str]) -> None:
     groups: dict[str, str] = {}
     for name in names:
         parts = name.split("/")
-        if "\0" in name or len(parts) > DEEPEST or not {"", "."}.isdisjoint(parts):
+        if not _is_text(name) or len(parts) > DEEPEST or not {"", "."}.isdisjoint(parts):
             raise DataError(f"{path}: the field {name[:40]!r} cannot be the name of a dataset", "rename the field")
         groups.update(dict.fromkeys(["/".join(parts[:end]) for end in range(1, len(parts))], name))
     if both := next((name for name in names if name in groups), None):
         message = f"{path}: the field '{both}' cannot be a dataset, because '{groups[both]}' is in a group of this name"
         raise DataError(message, "rename one of them")
+
+
+def check_texts(path: Path, name: str, classes: Sequence[str]) -> None:
+    """Raise DataError if the name of a class is no text of HDF5."""
+    if (wrong := next((one for one in classes if not _is_text(one)), None)) is not None:
+        message = f"{path}: '{name}' has the class {wrong[:80]!r}, but HDF5 holds no NUL, and only text in UTF-8"
+        raise DataError(message, "rename the class, which in a folder of pictures is a sub-folder")
+
+
+def _is_text(text: str) -> bool:
+    """Return whether HDF5 can hold a text: the halves of characters in names that are not UTF-8 it cannot."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 class _Target(io.FileIO):

@@ -214,7 +214,13 @@ class LinesWriter(Writer):
             data = self.encoder.encode(text)
         except UnicodeEncodeError as error:
             sign = error.object[error.start]
-            raise DataError(f"{self.path}: its encoding {error.encoding} has no {sign!r}", "write UTF-8") from error
+            message = f"{self.path}: its encoding {error.encoding} has no {sign!r}"
+            classes = (one for field in self.fields.values() for one in field.classes if sign in one)
+            if name := next(classes, None):
+                message = f"{message}, which is in the class {name[:80]!r}"
+            half = "\ud800" <= sign <= "\udfff"  # it comes from a name that is not UTF-8, and no encoding has it
+            remedy = f"rename the {'class' if name else 'record'}" if half else "write UTF-8"
+            raise DataError(message, remedy) from error
         with self.place.writing():
             self.file.write(data)
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Check, DataError, Field, Paths, Reader, Store, Writer, class_order, default
+from nacre import Check, DataError, Field, FileKey, Paths, Reader, Store, Writer, class_order, default
 from nacre.files import Watched, check_file, os_errors, unchanged
 
 from ..checks import checked_rows
@@ -22,8 +24,8 @@ from .names import DATA, LABEL, data_and_label
 MOST_CLASSES = 1 << 16  # that are numbers: each gets a folder, also those without a picture
 WHOLE = re.compile(r"-?[0-9]{1,18}\Z")  # a label that int64 holds
 HEAD = 1 << 16  # bytes of a list in which its first line is looked for
-PARTS = re.compile(r"[/\\\\:]")  # what is between the parts of a key: of a path, or behind the name of a file
-LONGEST = 200  # bytes of a name
+PARTS = re.compile(r"[/\\:]")  # what is between the parts of a key: of a path, or behind the name of a file
+LONGEST, LONGEST_FILE = 200, 255  # bytes of a name that a key becomes, and of one that a file has
 REMEDY = "put the pictures of each class into a sub-folder with the name of the class"
 
 UNREAD = (".avif", ".cr2", ".dng", ".heic", ".heif", ".jfif", ".jp2", ".jxl", ".nef", ".raw")
@@ -130,7 +132,8 @@ class PicturesReader(Reader):
 
     def key(self, number: int) -> str:
         """Return the path; bytes in it that are no text are escaped."""
-        return self.names[number].encode("utf-8", "backslashreplace").decode()
+        name = self.names[number]
+        return FileKey(name.encode("utf-8", "backslashreplace").decode(), Path(name).name)
 
 
 def _is_picture(name: str) -> bool:
@@ -360,12 +363,16 @@ class PicturesWriter(Writer):
             self.count += 1
 
     def _free(self, folder: str, stem: str, ending: str) -> str:
-        """Return a name in a folder that no file has yet: with this stem, if there is one."""
-        name = f"{folder}{stem or f'{self.count:08d}'}{ending}"
-        if name.lower() in self.taken:  # some file systems do not tell them apart
-            name = f"{folder}{stem}-{self.count:08d}{ending}"
-        self.taken.add(name.lower())
-        return name
+        """Return a name in a folder that no file has yet: with this stem, if there is one and it is not too long."""
+        number = f"{self.count:08d}"
+        stems = chain([stem or number, f"{stem}-{number}", number], (f"{number}-{again}" for again in count(1)))
+        names = (f"{one}{ending}" for one in stems)
+        free = next(one for one in names if _size(one) <= LONGEST_FILE and not self._has(f"{folder}{one}"))
+        self.taken.add(f"{folder}{free}".lower())
+        return f"{folder}{free}"
+
+    def _has(self, name: str) -> bool:
+        return name.lower() in self.taken  # some file systems do not tell them apart
 
     def _folder(self, label: int) -> str:
         """Return the folder of a class; without names, all smaller numbers get folders too, or labels would change."""
@@ -410,11 +417,24 @@ class PicturesWriter(Writer):
 
 
 def _stem(key: str) -> tuple[str, str]:
-    """Return what a file can be called after the key of a record, and its ending if the key is that of a picture."""
-    name = PARTS.split(key)[-1].strip()
+    """Return what a file can be called after the key of a record, and its ending if the key is that of a picture.
+
+    The name of a file stays as it is, also with colons, or with bytes that are not UTF-8.
+    """
+    file = Path(key.file).name if isinstance(key, FileKey) else ""
+    name = file or PARTS.split(key)[-1].strip()
     stem, dot, ending = name.rpartition(".") if name.lower().endswith(Pictures.endings) else (name, "", "")
-    fits = stem and not stem.startswith(".") and name.isprintable() and len(name.encode()) <= LONGEST
+    fits = "\0" not in name if file else name.isprintable()
+    fits = fits and stem and not stem.startswith(".") and _size(name) <= (LONGEST_FILE if file else LONGEST)
     return (stem if fits else ""), dot + ending
+
+
+def _size(name: str) -> float:
+    """Return how many bytes the name of a file has; one that cannot be a file's is too long."""
+    try:
+        return len(os.fsencode(name))
+    except UnicodeEncodeError:
+        return math.inf
 
 
 def _picture_and_label(path: Path, fields: Mapping[str, Field]) -> tuple[str, str]:
