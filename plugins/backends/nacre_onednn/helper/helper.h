@@ -57,6 +57,7 @@ struct operation {
 };
 
 extern int64_t instructions; /* those that may be used; see processor.c */
+extern int fetches_itself;   /* whether the processor reads ahead as fast as it can where memory is read in order */
 
 /* Does the pieces from `start` to `stop` of an operation. */
 typedef void (*work_t)(const struct operation *op, int64_t start, int64_t stop, int64_t worker);

@@ -100,9 +100,10 @@ enum { IN_ROWS, TURNED, LAID };
         }                                                                                                              \
     }
 
-/* `wide`: two panels, not one. In several steps the rows of c are fetched first, since it takes long to write what no cache has.
- * Loops are unrolled by name: else sums lie in memory before and after them. */
-INLINE_ON void tile(const struct place *p, const int rows, const int wide, const int lies, const int steps) {
+/* `wide`: two panels, not one; `fetches`: what is read soon, if the processor does not do so itself. In several steps the rows
+ * of c are fetched first, since it takes long to write what no cache has. Loops are unrolled by name: else sums lie in memory
+ * before and after them. */
+INLINE_ON void tile(const struct place *p, const int rows, const int wide, const int lies, const int steps, const int fetches) {
     WIDE sums[HEIGHT][2];
 #pragma GCC unroll 16
     for (int row = 0; row < rows; row++) {
@@ -119,8 +120,8 @@ INLINE_ON void tile(const struct place *p, const int rows, const int wide, const
     for (int three = 0; three < HEIGHT / 3; three++) a[three] = p->a + 3 * three * apart_in_a;
     for (int64_t k = 0; k < inner; k += steps, from += step) {
         if (k == turn) from = steps == 1 ? p->later : p->soon, step = p->step, beside = p->beside;
-        __builtin_prefetch(from, 0, 2);
-        if (wide) __builtin_prefetch(from + beside, 0, 2);
+        if (fetches) __builtin_prefetch(from, 0, 2);
+        if (fetches && wide) __builtin_prefetch(from + beside, 0, 2);
         ADD_STEP(0)
         if (steps == STEPS) {
             ADD_STEP(1)
@@ -146,19 +147,21 @@ INLINE_ON void tile(const struct place *p, const int rows, const int wide, const
 }
 
 #define OF_HEIGHT(rows)                                                                                                \
-    ON static void narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, IN_ROWS, 1); }                      \
-    ON static void tile_of_##rows(const struct place *p) { tile(p, rows, 1, IN_ROWS, 1); }                             \
-    ON static void long_tile_of_##rows(const struct place *p) { tile(p, rows, 1, IN_ROWS, STEPS); }                    \
-    ON static void turned_narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, TURNED, 1); }                \
-    ON static void turned_tile_of_##rows(const struct place *p) { tile(p, rows, 1, TURNED, 1); }                       \
-    ON static void turned_long_tile_of_##rows(const struct place *p) { tile(p, rows, 1, TURNED, STEPS); }              \
-    ON static void laid_tile_of_##rows(const struct place *p) { tile(p, rows, 1, LAID, STEPS); }
+    ON static void narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, IN_ROWS, 1, 1); }                   \
+    ON static void tile_of_##rows(const struct place *p) { tile(p, rows, 1, IN_ROWS, 1, 1); }                          \
+    ON static void long_tile_of_##rows(const struct place *p) { tile(p, rows, 1, IN_ROWS, STEPS, 1); }                 \
+    ON static void turned_narrow_tile_of_##rows(const struct place *p) { tile(p, rows, 0, TURNED, 1, 1); }             \
+    ON static void turned_tile_of_##rows(const struct place *p) { tile(p, rows, 1, TURNED, 1, 1); }                    \
+    ON static void turned_long_tile_of_##rows(const struct place *p) { tile(p, rows, 1, TURNED, STEPS, 1); }           \
+    ON static void laid_tile_of_##rows(const struct place *p) { tile(p, rows, 1, LAID, STEPS, 1); }
 ALL_HEIGHTS(OF_HEIGHT)
 enum { NARROW, ONE_STEP, LONG };
 #define BY_HEIGHT(rows)                                                                                                \
     , {[IN_ROWS] = {narrow_tile_of_##rows, tile_of_##rows, long_tile_of_##rows},                                       \
        [TURNED] = {turned_narrow_tile_of_##rows, turned_tile_of_##rows, turned_long_tile_of_##rows},                   \
        [LAID] = {[LONG] = laid_tile_of_##rows}}
+/* A row, which waits for b only, where the processor fetches b itself. */
+ON static void unfetched_row(const struct place *p) { tile(p, 1, 1, IN_ROWS, 1, 0); }
 static void (*const tiles[][LAID + 1][LONG + 1])(const struct place *) = {{{0}} ALL_HEIGHTS(BY_HEIGHT)};
 
 /* So many tiles of a, whose rows are `apart`; tile `one` has those from rows[one] to rows[one + 1]. */
@@ -220,7 +223,10 @@ ON static void some_columns(const struct product *o, int64_t start, int64_t stop
                     p.a = copies ? copy + one * TILE : o->a + rows[one] * o->inner + begin;
                     p.c = o->c + rows[one] * o->columns + column;
                     p.first = begin > 0 ? p.c : o->other ? o->other + (p.c - o->c) : 0;
-                    tiles[rows[one + 1] - rows[one]][IN_ROWS][p.columns <= WIDTH ? NARROW : steps == STEPS ? LONG : ONE_STEP](&p);
+                    if (fetches_itself && rows[one + 1] - rows[one] == 1 && p.columns > WIDTH)
+                        unfetched_row(&p);
+                    else
+                        tiles[rows[one + 1] - rows[one]][IN_ROWS][p.columns <= WIDTH ? NARROW : steps == STEPS ? LONG : ONE_STEP](&p);
                 }
             }
         }
