@@ -56,7 +56,7 @@ def test_c_and_python_agree(tmp_path: Path) -> None:
 
 
 def test_kinds_share_operands() -> None:
-    assert len(KINDS) == 55 and set(map(operands_of, KINDS)) < set(STRUCTURES)
+    assert len(KINDS) == 56 and set(map(operands_of, KINDS)) < set(STRUCTURES)
     assert operands_of("direct") == operands_of("direct_weights") == "direct"
     assert operands_of("direct_filters") == "direct_filters"
 

@@ -47,6 +47,7 @@ struct operation {
         struct product product;
         struct product_panels product_panels;
         struct product_gradient product_gradient;
+        struct pairs_gradient pairs_gradient;
         struct depthwise depthwise;
         struct recurrent_marks recurrent_marks;
         struct recurrent_clear recurrent_clear;
@@ -166,6 +167,7 @@ run_t run_recurrent_weights, run_recurrent, run_recurrent_gradient; /* recurrent
 run_t run_direct, run_direct_weights, run_direct_filters;         /* direct.c */
 run_t run_winograd, run_winograd_weights, run_winograd_filters;   /* winograd.c */
 run_t run_product, run_product_panels, run_product_gradient;      /* product.c */
+run_t run_pairs_gradient;                                         /* pairs.c */
 run_t run_depthwise;                                              /* depthwise.c */
 
 /* With AVX-512 only: */

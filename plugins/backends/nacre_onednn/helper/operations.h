@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 46 };
+enum { HELPER_VERSION = 47 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, PAIR_LOSS, PAIR_LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -22,7 +22,7 @@ enum kind {
     POOLING, POOLING_GRADIENT, MEAN, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT, BATCH_NORM_SUM, FOLD, COLUMNS, COLUMNS_SUM,
     NORM, NORM_GRADIENT, EMBEDDING, EMBEDDING_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
     SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
-    PRODUCT, PRODUCT_PANELS, PRODUCT_GRADIENT, DEPTHWISE,
+    PRODUCT, PRODUCT_PANELS, PRODUCT_GRADIENT, PAIRS_GRADIENT, DEPTHWISE,
     SHARED, RECURRENT_MARKS, RECURRENT_CLEAR, RECURRENT_BIAS, RECURRENT_WEIGHTS, RECURRENT, RECURRENT_GRADIENT
 };
 
@@ -447,6 +447,17 @@ struct product_gradient {
     float *sums; /* dw of `parts` of the rows, and then db of each; or NULL where dw and db can have them */
     int64_t rows, outputs, features, parts, split;
     int64_t tiles, by_columns; /* set as it runs */
+};
+
+enum { PAIRS_DEEP = 128, PAIRS_MANY = 512 }; /* pairs of rows, and columns of x and of dy, at a time */
+
+/* The same sums where x and dy are of bf16: see pairs.c. Scratch: 2 * PAIRS_MANY * PAIRS_DEEP pairs for each worker. */
+struct pairs_gradient {
+    const void *x, *dy;
+    float *dw, *db;
+    void *scratch;
+    int64_t rows, outputs, features;
+    int64_t by_features; /* set as it runs: whether threads share the columns of dw, not its rows */
 };
 
 /* b (inner, columns) in panels; its rows are so far `apart`, or if it is `turned`, its columns. */

@@ -1,4 +1,4 @@
-"""Products of matrices of float32 by the helper: see product.c and product_amx.c."""
+"""Products of matrices by the helper, of float32 (see product.c and product_amx.c), and gradients of bf16 (see pairs.c)."""
 
 from __future__ import annotations
 
@@ -91,3 +91,16 @@ class PanelProduct:
             side = CONSTANTS["SPLIT_SIDE"]
             return 6 * rounded_up(inner, side) * rounded_up(columns, side)
         return 4 * inner * rounded_up(columns, 2 * lanes())
+
+
+def weights_in_pairs(x: str, dy: str, dw: str, db: str, *, rows: int, features: int, outputs: int) -> list[Call]:
+    """Return the calls of dW = dyᵀ x, and of db, the sum of the rows of dy, if it is wanted; x and dy are of bf16."""
+    workers = number_of_threads()
+    buffers = {
+        "x": (x, 2 * rows * features),
+        "dy": (dy, 2 * rows * outputs),
+        "dw": (dw, 4 * outputs * features),
+        "db": (db, 4 * outputs),
+        "scratch": ("scratch", workers * 4 * 2 * CONSTANTS["PAIRS_MANY"] * (CONSTANTS["PAIRS_DEEP"] + 1)),
+    }
+    return [HelperCall(buffers, "pairs_gradient", {"rows": rows, "outputs": outputs, "features": features}, workers)]

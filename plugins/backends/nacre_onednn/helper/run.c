@@ -62,6 +62,7 @@ static int run(const struct machine *machine, const struct operation *op) {
     case DEPTHWISE: run_depthwise(machine, op); return 0;
     case PRODUCT_PANELS: run_product_panels(machine, op); return 0;
     case PRODUCT_GRADIENT: run_product_gradient(machine, op); return 0;
+    case PAIRS_GRADIENT: run_pairs_gradient(machine, op); return 0;
     case WINOGRAD: run_winograd(machine, op); return 0;
     case WINOGRAD_WEIGHTS: run_winograd_weights(machine, op); return 0;
     case WINOGRAD_FILTERS: run_winograd_filters(machine, op); return 0;
@@ -104,6 +105,7 @@ static int only_shares(const struct operation *op) {
     case DEPTHWISE:
     case PRODUCT_PANELS:
     case PRODUCT_GRADIENT:
+    case PAIRS_GRADIENT:
     case WINOGRAD:
     case WINOGRAD_WEIGHTS:
     case WINOGRAD_FILTERS:

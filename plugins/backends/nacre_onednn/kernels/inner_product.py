@@ -30,11 +30,11 @@ from ..dnnl.primitives import (
     strided,
     too_large,
 )
-from ..helper.product import PanelProduct
+from ..helper.product import PanelProduct, weights_in_pairs
 from ..helper.small_batch import SmallBatchProduct
 from ..record import Copies, recorder
 from .base import Layouts, OnednnKernel, describe_blob, gate, is_images, make_ones, rectify, unfit
-from .products import FEW_ROWS, GEMM, PACKED, PANELS, PRODUCT, own_products
+from .products import FEW_ROWS, GEMM, PACKED, PAIRS, PANELS, PRODUCT, in_pairs, own_products
 
 Laid = Callable[..., Desc]
 """Describes weights of a shape: `plain` or `free`."""
@@ -137,7 +137,8 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             return ("",)
         if stage == "forward" and PANELS in self.in_panels and self.waits_for_weights:
             return (PANELS,)
-        return (PRODUCT, GEMM, PACKED, *((FEW,) if self.ours.usual else ()), *self.in_panels)
+        pairs = in_pairs(self.dtype) if stage == "weights" else ()
+        return (PRODUCT, GEMM, PACKED, *((FEW,) if self.ours.usual else ()), *self.in_panels, *pairs)
 
     @property
     def waits_for_weights(self) -> bool:
@@ -159,7 +160,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             blob, flat = self._bottom(layouts)
             return reorder("x", blob, self.source, flat) if stage == "flatten" else reorder("flat dx", flat, "dx", blob)
         narrowing = self._narrowing() if stage == "forward" and self.shares else []
-        ours = {PRODUCT: "product", FEW: "of_few"}
+        ours = {PRODUCT: "product", FEW: "of_few", PAIRS: "in_pairs"}
         if way in ours:
             calls = getattr(self, f"_{stage}_{ours[way]}")()
         elif way in self.in_panels:
@@ -248,6 +249,11 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         if stage == "weights":
             return ours.weights(self.source, self.top, "dweight", "" if self.bias is None else "dbias")
         return ours.data(self.top, "weight", self.gradient)
+
+    def _weights_in_pairs(self) -> list[Call]:
+        outputs, bias = self.parameters[0].shape[0], "" if self.bias is None else "dbias"
+        sizes = {"rows": self.rows, "features": self.features, "outputs": outputs}
+        return weights_in_pairs(self.source, self.top, "dweight", bias, **sizes)
 
     # As inner products, the weights as they are or as oneDNN likes them
 

@@ -25,8 +25,8 @@ from ..dnnl.primitives import (
     reorder,
     strided,
 )
-from ..helper.native import has_amx, lanes
-from ..helper.product import PanelProduct
+from ..helper.native import has_amx, has_avx512, lanes
+from ..helper.product import PanelProduct, weights_in_pairs
 
 PRODUCT, GEMM, PACKED = "product", "gemm", "packed"
 """Ways: a product of matrices, which packs the weights piece by piece; an inner product with plain weights; and one
@@ -38,6 +38,9 @@ TOP, BOTTOM = "top turned", "bottom turned"
 PANELS, SPLIT = "in panels", "in split panels"
 """Ways of the helper's: see product.c and product_amx.c."""
 
+PAIRS = "in pairs"
+"""A way of the gradient of the weights in bf16, the helper's: see pairs.c."""
+
 FEW_ROWS = 16
 """Rows up to which reading the weights takes longer than multiplying."""
 
@@ -46,6 +49,11 @@ def own_ways(dtype: str) -> tuple[str, ...]:
     """Return the helper's ways of products in a type."""
     usable = {PANELS: lanes() > 0, SPLIT: has_amx()} if dtype == "float32" else {}
     return tuple(way for way, one in usable.items() if one)
+
+
+def in_pairs(dtype: str) -> tuple[str, ...]:
+    """Return the helper's ways of gradients of weights besides: AMX, where there is any, multiplies bf16 faster."""
+    return (PAIRS,) if dtype == "bf16" and has_avx512() and not has_amx() else ()
 
 
 def own_products(rows: int, features: int, outputs: int, dtype: str, *, keeps: bool) -> dict[str, PanelProduct]:
@@ -104,6 +112,9 @@ class Products:
         (_, x), (_, y) = self.x, self.y
         if way in self.ours:
             return self.ours[way].weights(self.x[0], self.y[0], dweight)
+        if way == PAIRS:
+            sizes = {"rows": self.rows, "features": self.features, "outputs": self.outputs}
+            return weights_in_pairs(self.x[0], self.y[0], dweight, "", **sizes)
         if way == BOTTOM:
             return self._turned_bottom(dweight)
         if way in (PRODUCT, TOP):

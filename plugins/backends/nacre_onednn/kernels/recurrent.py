@@ -20,7 +20,7 @@ from ..helper.product import DEPTH, TOGETHER
 from ..record import recorder, rounded_up
 from .base import MISSING, Layouts, OnednnKernel
 from .loss import LABELS
-from .products import BOTTOM, GEMM, PACKED, PRODUCT, TOP, Products, own_ways
+from .products import BOTTOM, GEMM, PACKED, PRODUCT, TOP, Products, in_pairs, own_ways
 
 BY_UNITS, BY_IMAGES = "by units", "by images"
 """Ways of the steps: a thread has some units of the state, or some sequences."""
@@ -153,7 +153,7 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
             return (BY_UNITS, BY_IMAGES)
         ours = own_ways(self.dtype)
         if what in ("weights", "hidden weights"):
-            return (PACKED, GEMM, PRODUCT, TOP, BOTTOM, *ours)
+            return (PACKED, GEMM, PRODUCT, TOP, BOTTOM, *ours, *in_pairs(self.dtype))
         return (PACKED, GEMM, PRODUCT, *ours) if what in ("inputs", "data") else ("",)
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
