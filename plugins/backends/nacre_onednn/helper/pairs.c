@@ -1,7 +1,7 @@
 /* Gradients of weights whose bottoms and tops are of bf16: products of matrices that have many rows and few columns. The
  * processor multiplies numbers of two rows at a time, so both matrices are copied by pairs of rows, into panels of sixteen
- * columns that stay in a core's caches while they are multiplied. What is copied next is fetched
- * meanwhile. oneDNN's products take 1.15 times as long on Zen 4. Needs avx512_bf16; where there is AMX, that is faster.
+ * columns that stay in a core's caches while they are multiplied. What is copied next is fetched meanwhile. oneDNN's products
+ * take 1.15 times as long on Zen 4. Needs avx512_bf16; where there is AMX, that is faster.
  */
 
 #include "avx512.h"

@@ -1,4 +1,4 @@
-"""Products of matrices by the helper, of float32 (see product.c and product_amx.c), and gradients of bf16 (see pairs.c)."""
+"""Products of matrices by the helper: of float32, see product.c and product_amx.c; gradients in bf16, see pairs.c."""
 
 from __future__ import annotations
 
