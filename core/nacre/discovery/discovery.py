@@ -6,9 +6,10 @@ import importlib
 import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer, get_ident
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,7 +26,7 @@ GROUP = "nacre.plugins"
 LOCK = "nacre.lock"
 LOCKED, EDITABLE = "NACRE_LOCKED", "NACRE_ALLOW_EDITABLE"
 PATIENCE = 5.0
-"""Seconds that importing a light module may take; then Python's stack is printed, which names it."""
+"""Seconds that importing a light module may take; then it is told with the place where it is."""
 
 
 def find_plugins(entry_points: Iterable[EntryPoint] | None) -> tuple[list[Plugin], list[Problem]]:
@@ -39,7 +40,8 @@ def find_plugins(entry_points: Iterable[EntryPoint] | None) -> tuple[list[Plugin
             if key not in identities or entry.dist is None:
                 identities[key] = _identity(entry)
             name, version, editable = identities[key]
-            plugin = Plugin(name, entry.name, Provenance(name, version, "", editable, entry.module))
+            module = f"{entry.module}:{entry.attr}" if entry.attr else entry.module  # `load` refuses the former
+            plugin = Plugin(name, entry.name, Provenance(name, version, "", editable, module))
             found.setdefault((name, entry.name), plugin)
         except Exception as error:  # in its metadata: none of its code has run
             problems.append(_unreadable(entry.dist, entry.name, f"its metadata cannot be read: {described(error)}"))
@@ -160,19 +162,43 @@ def new_manager() -> pluggy.PluginManager:
 
 def load(plugin: Plugin, manager: pluggy.PluginManager) -> list[Problem]:
     """Import a plugin's light module and read its offers."""
-    with _watched(), prints_aside():
+    module_name, _, attribute = plugin.provenance.module.partition(":")
+    if attribute:
+        plugin.status = "failed"
+        right = f'{plugin.entry} = "{module_name}"'
+        reason = f"its entry point names '{attribute}' in {module_name}, but must name the module alone: {right}"
+        return [plugin.problem("find", reason)]
+    with prints_aside():
         try:
-            module = guarded(importlib.import_module, plugin.provenance.module)
+            module = guarded(importlib.import_module, module_name)
         except ForeignError as failure:
             plugin.status = "failed"
-            place = place_of(failure.error, plugin.provenance.module)
-            return [plugin.problem("import", described(failure.error), place)]
+            return [plugin.problem("import", described(failure.error), place_of(failure.error, module_name))]
         return read_module(plugin, module, manager)
 
 
 @contextmanager
-def _watched() -> Generator[None]:
-    """Print Python's stack if the block crashes Python, or takes too long: there is no exception for either."""
+def watched(whose: Provenance) -> Generator[None]:
+    """Print Python's stack if importing a plugin in the block crashes Python, or takes longer than `PATIENCE`.
+
+    The timer is a thread and not that of `faulthandler`: Python has only one of these, and the program may have set it.
+    """
+    late = Timer(PATIENCE, _print_place, [whose, get_ident()])
+    late.daemon = True
+    with suppress(RuntimeError):  # there can be no more threads: then nothing is told
+        late.start()
+    try:
+        with _crashes_shown():
+            yield
+    finally:
+        late.cancel()
+        if late.ident is not None:
+            late.join()  # a program that forks next has no more threads than before
+
+
+@contextmanager
+def _crashes_shown() -> Generator[None]:
+    """Let Python print its stack if the block crashes it, unless the program has seen to that."""
     import faulthandler
 
     try:
@@ -183,13 +209,24 @@ def _watched() -> Generator[None]:
     was_on = faulthandler.is_enabled()
     if not was_on:
         faulthandler.enable(output)
-    faulthandler.dump_traceback_later(PATIENCE, file=output)
     try:
         yield
     finally:
-        faulthandler.cancel_dump_traceback_later()
         if not was_on:
             faulthandler.disable()
+
+
+def _print_place(whose: Provenance, thread: int) -> None:
+    """Say that a plugin's import takes long, and where it is now, in the thread that imports it."""
+    import traceback
+
+    frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]  it is public, by its docs
+    stack = "".join(traceback.format_stack(frame))
+    with suppress(AttributeError, OSError, ValueError):  # closed, or no file
+        sys.stderr.write(
+            f"nacre: importing {whose} ({whose.module}) takes longer than {PATIENCE:g} s; it is here:\n{stack}"
+        )
+        sys.stderr.flush()
 
 
 def read_module(plugin: Plugin, module: ModuleType, manager: pluggy.PluginManager) -> list[Problem]:
@@ -209,8 +246,8 @@ def _read_module(plugin: Plugin, module: object, manager: pluggy.PluginManager) 
     plugin.provenance = replace(plugin.provenance, file=vars(module).get("__file__") or "")
     if refused := _refused(module):
         return [plugin.problem("api", f"{plugin.provenance} {refused}")]
-    if newer := _newer(plugin.provenance.distribution, str(getattr(module, "nacre_api", "1"))):
-        reason, remedy = newer
+    if unfit := _unfit(plugin.provenance, str(getattr(module, "nacre_api", "1"))):
+        reason, remedy = unfit
         return [plugin.problem("api", f"{plugin.provenance} {reason}", remedy=remedy)]
     plugin.libraries = vars(module).get("nacre_libraries", ())
     manager.register(module, name=plugin.name)
@@ -245,14 +282,21 @@ def _refused(module: ModuleType) -> str:
     return ""
 
 
-def _newer(distribution: str, needed: str) -> tuple[str, str] | None:
-    """Return why a plugin for an interface cannot be used by this nacre, and the remedy; None if it can be."""
-    if _version(needed.split(".")) <= _version(API.split(".")):
+def _unfit(whose: Provenance, needed: str) -> tuple[str, str] | None:
+    """Return why a plugin for an interface cannot be used by this nacre, and the remedy; None if it can be.
+
+    It can if the interface has the same first number and is not newer.
+    """
+    wanted, here = _version(needed.split(".")), _version(API.split("."))
+    if wanted[0] == here[0] and wanted <= here:
         return None
     from .._version import __version__
     from .requirements import bound_of
 
-    bound = bound_of(distribution, FIRST_PARTY)
+    if wanted < here:
+        reason = f'is for an older nacre: it says nacre_api = "{needed}", but nacre {__version__} has {API}'
+        return reason, f"pip install --upgrade {whose.distribution}" if whose.version else ""
+    bound = bound_of(whose.distribution, FIRST_PARTY)
     nacre = f"nacre {bound.replace('>=', '≥ ')}" if bound else "a newer nacre"
     reason = f'needs {nacre}: it says nacre_api = "{needed}", but nacre {__version__} has {API}'
     return reason, f'pip install --upgrade "nacre{bound}"' if bound else "pip install --upgrade nacre"

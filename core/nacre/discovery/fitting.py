@@ -97,8 +97,12 @@ def _base(kind: str) -> str:
 def _no_command(offer: Offer, thing: Any) -> str:
     if is_class(thing) or not callable(thing):
         return f"{offer.target} must be a click command, but is {shown(thing)}"
-    if isinstance(thing, FunctionType):
-        needed = [one.name for one in inspect.signature(thing).parameters.values() if one.default is one.empty]
-        if needed:
-            return f"{offer.target} needs arguments ({', '.join(needed)}), so it must be a click command"
+    try:
+        parameters = inspect.signature(thing).parameters.values()
+    except (TypeError, ValueError):  # of a function in C, which tells nothing about its arguments
+        return f"{offer.target} must be a click command, but is {shown(thing)}"
+    may_lack = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [one.name for one in parameters if one.default is one.empty and one.kind not in may_lack]
+    if needed:
+        return f"{offer.target} needs arguments ({', '.join(needed)}), so it must be a click command"
     return ""

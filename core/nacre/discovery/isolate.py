@@ -13,7 +13,6 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 from ..errors import NacreError
-from . import discovery
 from .discovery import load, new_manager
 from .guard import ForeignError, described, guarded
 from .offers import Offer, Plugin, Provenance, normalised, removal
@@ -108,7 +107,7 @@ def child() -> None:
     faulthandler.enable()
     request = json.loads(sys.argv[1])
     about = request["plugin"]
-    discovery.PATIENCE = request["patience"]
+    faulthandler.dump_traceback_later(request["patience"])  # the process is nacre's own, and so is the timer
     provenance = Provenance(about["distribution"], about["version"], about["file"], False, about["module"])
     plugin = Plugin(about["name"], about["entry"], provenance)
     manager, here = new_manager(), Registry(discover=False)

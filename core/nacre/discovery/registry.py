@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from ..errors import NacreError, PluginError, RegistryError, brief, nearest
 from ..threads import process_lock
-from .discovery import LOCKED, find_plugins, is_on, load, new_manager, read_module, switch_off
+from .discovery import LOCKED, find_plugins, is_on, load, new_manager, read_module, switch_off, watched
 from .guard import ForeignError, described, guarded, is_class, place_of, place_of_thing, place_text, shown
 from .kernels import Accept, Choice, named
 from .kernels import choose as choose_kernel
@@ -431,7 +431,8 @@ class Registry:
                 for plugin in plugins:
                     if plugin.status == "active":
                         self._loading = plugin
-                        problems += load(plugin, self._hooks())
+                        with watched(plugin.provenance):
+                            problems += load(plugin, self._hooks())
             except BaseException:  # Ctrl-C: the next question begins anew
                 self._to_discover, self._manager = True, None
                 raise

@@ -307,6 +307,8 @@ def test_without_the_plugin_of_commands_the_core_has_its_own(
         ("import no_such_package", "cannot be used here: it needs the package 'no_such_package'"),
         ("other = 1", "cannot be opened: AttributeError: "),
         ("command = 1", "must be a click command, but is 1"),
+        ("from math import sin as command", "torn_module:command needs arguments (x), so it must be a click command"),
+        ("command = min", "must be a click command, but is <built-in function min>"),
     ],
 )
 def test_a_command_that_cannot_be_opened_is_told_in_a_sentence(

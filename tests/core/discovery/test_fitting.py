@@ -114,6 +114,7 @@ class Warm(LrPolicy):
         ("my_kind", "Plain", Plain),
         ("command", "serve", click.Command("serve")),
         ("command", "serve", lambda: None),
+        ("command", "serve", lambda *rest, **options: None),
     ],
 )
 def test_what_fits_is_opened(kind: str, name: str, thing: object) -> None:

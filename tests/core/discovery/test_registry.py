@@ -209,6 +209,12 @@ def test_an_unreadable_entry_point_file_hurts_only_its_own(install: Install) -> 
         ("x = 1\n", "hook", "no function marked @hookimpl"),
         (layers(A="x:A") + "\nnacre_api = '1.7'\n", "api", f'nacre_api = "1.7", but nacre {__version__} has {API}'),
         (layers(A="x:A") + "\nnacre_api = '2'\n", "api", "needs a newer nacre"),
+        (layers(A="x:A") + "\nnacre_api = '2.0'\n", "api", "needs a newer nacre"),
+        (
+            layers(A="x:A") + "\nnacre_api = '0.9'\n",
+            "api",
+            'is for an older nacre: it says nacre_api = "0.9", but nacre',
+        ),
         (layers(A="x:A") + "\nnacre_api = 'new'\n", "api", 'like "1" or "1.2"'),
         (layers(A="x:A") + "\nnacre_libraries = 'h5py'\n", "api", "nacre_libraries = 'h5py', but it must be a tuple"),
         ("from nacre.hooks import hookimpl\n@hookimpl\ndef offer_layers(net):\n    return {}\n", "hook", "net"),
@@ -255,6 +261,31 @@ def test_too_new_an_api_names_the_nacre_that_its_package_requires(install: Insta
         problem.reason == f'ahead 1.0 needs nacre ≥ 1.4: it says nacre_api = "1.9", but nacre {__version__} has {API}'
     )
     assert problem.remedy.startswith('pip install --upgrade "nacre>=1.4", or')
+
+
+def test_too_old_an_api_says_to_upgrade_the_plugin_also_where_it_is_used(install: Install) -> None:
+    install("eager", {"eager": layers(Swirl="x:Swirl") + "\nnacre_api = '0.9'\n"})
+    registry = Registry()
+    (problem,) = registry.problems
+    assert problem.remedy.startswith("pip install --upgrade eager, or pip uninstall eager")
+    with pytest.raises(RegistryError, match=r"eager 1\.0 is for an older nacre"):
+        registry.open("layer", "Swirl")
+
+
+def test_an_entry_point_that_names_an_object_in_a_module_is_refused(install: Install) -> None:
+    text = layers(Swirl="x:Swirl") + "\nclass plugin:\n    pass\n"
+    install("acme", {"acme_light": text}, entries={"swirl": "acme_light:plugin"})
+    install("good", {"good": layers(Calm="x:Calm")}, entries={"good": "good [fast]"})  # an extra is no object
+    registry = Registry()
+    assert registry.names("layer") == ["Calm"]
+    (problem,) = registry.problems
+    assert problem.reason == (
+        "its entry point names 'plugin' in acme_light, but must name the module alone: swirl = \"acme_light\""
+    )
+    assert (problem.distribution, problem.stage) == ("acme", "find")
+    assert [plugin.status for plugin in registry.plugins()] == ["failed", "active"]
+    assert "acme_light" not in sys.modules
+    assert Registry(environ={"NACRE_DISABLE_PLUGINS": "acme"}).problems == []
 
 
 def test_bad_items_are_dropped_singly(install: Install) -> None:
