@@ -18,6 +18,7 @@ from doc_pages import DOCS, PAGES, REFERENCE, ROOT, blocks, name_of
 from nacre import hooks
 from nacre.config import load
 from nacre.config import netfile as config
+from nacre.discovery.fitting import BASES
 from page_tables import accepts, code, fields_of, is_ours, offered, own_classes, rows, takes
 
 
@@ -97,6 +98,16 @@ def test_every_hook_and_every_kind_is_documented() -> None:
     assert [name for name in names if f"| `{name}` |" not in page] == []
     kinds = set(nacre.registry().kinds()) - {"layer", "backend", "kernel", "command"}
     assert [kind for kind in sorted(kinds) if f"`{kind}`" not in page] == []
+
+
+WITHOUT_EXAMPLE = {"Backend", "Codec", "Communicator", "Drawing", "MomentumPolicy"}
+"""Classes to derive from that pages tell about, without a whole one."""
+
+
+def test_some_page_shows_how_to_write_one_of_each_kind() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    bases = {*BASES.values()} - WITHOUT_EXAMPLE
+    assert [name for name in sorted(bases) if not re.search(rf"^class \w+\({name}\b", text, re.M)] == []
 
 
 def test_everything_that_a_backend_may_define_is_documented() -> None:
