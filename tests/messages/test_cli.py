@@ -125,7 +125,7 @@ MESSAGES = [
     ),
     (
         ("graph", "small.toml", "--out", "net.pdf"),
-        ("net.pdf: the ending of a drawing must be .dot or .gv or .png or .svg\n  use another name, or --format"),
+        ("net.pdf: the ending of a drawing must be .dot or .gv or .png or .svg\n  use another name"),
     ),
     (
         ("gradcheck", "small.toml", "--tolerance=-1"),

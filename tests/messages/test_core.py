@@ -95,6 +95,15 @@ def registry(*offers: tuple[str, str]) -> Registry:
     return made
 
 
+def nested(count: int) -> Any:
+    """Make a net of so many containers, one inside the other."""
+    inner = '{ type = "ReLU" }'
+    for _ in range(count - 1):
+        inner = f'{{ type = "Sequential", layer = [{inner}] }}'
+    box = f'name = "box"\ntype = "Sequential"\nbottoms = "data"\ntops = "y"\nlayer = [{inner}]\n'
+    return load_text(f'[[layer]]\ntype = "Input"\n[[layer]]\n{box}').net()
+
+
 def in_settings(text: str) -> Any:
     Path("nacre.toml").write_text(text)
     return load_text(NET)
@@ -330,6 +339,14 @@ MESSAGES: list[Message] = [
         ("net.toml: not a file\n  give the path of a TOML file"),
     ),
     (
+        lambda: nested(101),
+        (
+            "in container 'box' stand 100 containers, one inside the other, and the last makes one more, but the most "
+            "is 100\n"
+            "  put fewer into each other; an `expand` that makes its own kind again never ends"
+        ),
+    ),
+    (
         lambda: load_text("[[layer]\n"),
         "net.toml: not TOML: Expected ']]' at the end of an array declaration (at line 1, column 8): '[[layer]'\n"
         "  write [[layer]] each time; [layer] may stand only once",
@@ -480,7 +497,8 @@ MESSAGES: list[Message] = [
         lambda: in_settings('allow_writes = ["/data"]'),
         (
             "HERE/nacre.toml: allow_writes is not allowed in the nacre.toml of a working folder\n"
-            "  write it into your own settings file, HERE/config/nacre/nacre.toml, or use --allow-writes DIR"
+            "  remove it there: write it into your own settings file, HERE/config/nacre/nacre.toml, "
+            "or train with --allow-writes DIR"
         ),
     ),
     (
@@ -543,7 +561,8 @@ MESSAGES: list[Message] = [
         lambda: store_to_write(Path("data.xls")),
         (
             "data.xls: no store is installed for files that end in '.xls'; known endings: ...\n"
-            "  rename it, name its store (field store, --store or --to-store), or install a plugin that offers one"
+            "  rename it, name its store (field store; for nacre data --store or --to-store), or install a plugin "
+            "for it"
         ),
     ),
     (

@@ -502,11 +502,10 @@ FAULTS: dict[str, tuple[Callable[[], object], str, str]] = {
     "a container in itself": (
         lambda: boxed("itself"),
         (
-            "layer 'box' (OddBox of odd-things 1.0): it is in 100 containers, one inside the other, "
-            "and makes one more: either its expand never ends, or they are too deep (the most is 100) "
-            "[class OddBoxLayer(Layer):]"
+            "layer 'box' (OddBox of odd-things 1.0): in container 'box' stand 100 containers, one inside the other, "
+            "and the last makes one more, but the most is 100 [class OddBoxLayer(Layer):]"
         ),
-        AWAY,
+        f"put fewer into each other; an `expand` that makes its own kind again never ends, or {AWAY}",
     ),
     "a source of more rows than a batch has": (
         lambda: sourced(fault="rows are too many"),

@@ -6,6 +6,7 @@ SIGHUP, SIGINT and SIGTERM.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -124,7 +125,7 @@ def described_error(error: BaseException) -> tuple[int, str, str]:
     import traceback
 
     from ..discovery.blame import blamed
-    from ..files.durable import FULL
+    from ..files.durable import FULL, PERMISSIONS
 
     code, remedy = 2, ""
     error = error if isinstance(error, click.ClickException | OSError) else blamed(error) or error
@@ -143,6 +144,8 @@ def described_error(error: BaseException) -> tuple[int, str, str]:
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
         message = f"{where}{error.strerror}"
         remedy = "free some space, or use another place" if error.errno in FULL else ""
+        if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+            remedy = PERMISSIONS
     elif isinstance(error, MemoryError):
         message, remedy = "there is not enough memory", "use smaller batches, or make the largest layer smaller"
     else:

@@ -25,7 +25,7 @@ def drawing_for(path: Path, pins: Mapping[str, str], kind: str = "") -> Drawing:
     name = kind or path.suffix.removeprefix(".").lower()
     if not kind and not registry().offers("drawing", name):
         endings = " or ".join(sorted({f".{offer.name}" for offer in registry().offers("drawing")}))
-        raise ConfigError(f"{path}: the ending of a drawing must be {endings}", "use another name, or --format")
+        raise ConfigError(f"{path}: the ending of a drawing must be {endings}", "use another name")
     return registry().open("drawing", name, pins)()
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ..errors import ConfigError, NacreError, brief, nearest
 from ..fields.types import Said
-from ..files.toml import hint, parse_toml
+from ..files.toml import SHALLOWER, TooDeep, hint, parse_toml
 from ..protocols.layer import layer_type, name_from
 from ..protocols.making import layer_maker
 
@@ -116,11 +116,11 @@ def _inner_name(table: Table, kinds: Counter[str]) -> str:
 def _override_value(override: str, text: str) -> Any:
     try:
         read = parse_toml(f"value = {text}")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         if re.fullmatch(r"([A-Za-z]|\.{0,2}/|~/)[\w.:/~-]*", text):
             return text
         quoted = f"a text needs both pairs of quotes: --set '{override.partition('=')[0]}=\"TEXT\"'"
-        remedy = hint(f"value = {text}", str(error)) or quoted
+        remedy = SHALLOWER if isinstance(error, TooDeep) else hint(f"value = {text}", str(error)) or quoted
         raise ConfigError(f"--set {override}: {brief(text)} is not a TOML value: {error}", remedy) from error
     if list(read) != ["value"]:
         raise ConfigError(f"--set {override}: it must be one value")

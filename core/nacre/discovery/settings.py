@@ -78,7 +78,7 @@ def settings() -> Settings:
             key, option = ("writes", "writes DIR") if found.allow_writes else ("remote", "remote HOST")
             message = f"{path.absolute()}: allow_{key} is not allowed in the nacre.toml of a working folder"
             own_file = f"your own settings file, {user}," if user else "your own settings file"
-            raise ConfigError(message, f"write it into {own_file} or use --allow-{option}")
+            raise ConfigError(message, f"remove it there: write it into {own_file} or train with --allow-{option}")
         together = Settings(
             found.backend or together.backend,
             together.pins | found.pins,

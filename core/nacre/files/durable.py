@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ..errors import NacreError, SnapshotError, name_in_messages
+from ..errors import NacreError, SnapshotError, as_named, name_in_messages
 from ..threads import after_fork
 
 if sys.platform != "win32":
@@ -173,7 +173,7 @@ def replaced_after(path: Path, error: type[NacreError] = NacreError) -> Generato
     whole = path.resolve() if path.name in ("", "..") else path.parent.resolve() / path.name
     folder = whole.parent / f".{whole.name}.new"
     new = folder / whole.name
-    name_in_messages(new, str(path))
+    name_in_messages(new, as_named(str(path)))  # which may be a name of a URL
     lock = OutputLock(whole, error, "another process")
     try:
         with _replacing(path, error):
@@ -182,6 +182,12 @@ def replaced_after(path: Path, error: type[NacreError] = NacreError) -> Generato
         yield new
         with os_errors(path, "cannot be written", error):
             files = [file for file in folder.rglob("*") if file.is_file()]
+            if new.is_dir() and not os.path.lexists(whole):  # it gets its name at once, with folders that are empty
+                for file in files:
+                    _sync_file(file)
+                _os.replace(new, whole)
+                _sync_folder(whole.parent)
+                files = [file for file in files if new not in file.parents]
             for file in sorted(files, key=new.__eq__):  # those beside it first, such as the labels of pictures
                 place = whole.parent / file.relative_to(folder)
                 make_folder(place.parent)
@@ -198,13 +204,18 @@ def make_empty(path: Path) -> None:
 
 def put_in_place(temporary: Path, path: Path) -> None:
     """Rename a completely written file to `path`, replacing a file there; durable on return."""
-    file = _os.open(temporary, os.O_RDWR | getattr(os, "O_BINARY", 0))
+    _sync_file(temporary)
+    _os.replace(temporary, path)
+    _sync_folder(path.parent)
+
+
+def _sync_file(path: Path) -> None:
+    """Wait until what was written into a file is on the disk."""
+    file = _os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
     try:
         _os.fsync(file)
     finally:
         os.close(file)
-    _os.replace(temporary, path)
-    _sync_folder(path.parent)
 
 
 def make_folder(path: Path) -> None:
@@ -300,7 +311,7 @@ def os_errors(path: Path, what: str, error: type[NacreError] = SnapshotError) ->
     try:
         yield
     except OSError as problem:
-        raise error(*_explained(path, what, problem)) from problem
+        raise error(*explained(path, what, problem)) from problem
 
 
 @contextmanager
@@ -314,18 +325,21 @@ def _replacing(path: Path, error: type[NacreError]) -> Generator[None]:
             raise error(f"{path}: this is a device or a pipe, which a file may not replace", "use the name of a file")
         yield
     except OSError as problem:
-        told = _explained(path, "cannot be written", problem, "; the files that were there are unchanged")
+        told = explained(path, "cannot be written", problem, "; the files that were there are unchanged")
         raise error(*told) from problem
 
 
-def _explained(path: Path, what: str, problem: OSError, unchanged: str = "") -> tuple[str, str]:
+PERMISSIONS = "check the folder and its permissions, or use another one"
+
+
+def explained(path: Path, what: str, problem: OSError, unchanged: str = "") -> tuple[str, str]:
     """Return message and remedy; of a disk that is full or fails, the remedy ends with `unchanged`."""
     if problem.errno in (*FULL, errno.EFBIG):
         remedy = f"free some space, keep fewer files, or use another folder{unchanged}"
     elif problem.errno == errno.EIO:
         remedy = f"the disk is failing: use a folder on another disk{unchanged}"
     else:
-        remedy = "check the folder and its permissions, or use another one"
+        remedy = PERMISSIONS
     return f"{path}: {what}: {problem.strerror or problem}", remedy
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from ..errors import DataError, NacreError, where_it_is
+from .durable import explained
 
 REMEDY = "do not change a file while it is read: write a new one, and rename it to this name when it is complete"
 
@@ -20,7 +21,7 @@ def check_file(path: Path, wanted: str, error: type[NacreError] = DataError) -> 
     except (FileNotFoundError, NotADirectoryError):
         raise error(f"{path}: no such file", where_it_is(path)) from None
     except OSError as problem:
-        raise error(f"{path}: cannot be read: {problem.strerror}") from problem
+        raise error(*explained(path, "cannot be read", problem)) from problem
     if not S_ISREG(mode):  # reading a pipe or a device might never end
         raise error(f"{path}: not a file", f"give the path of {wanted}")
 

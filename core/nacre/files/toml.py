@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..errors import ConfigError, brief
+from .durable import explained
 from .reading import check_file
 
 LARGEST = 4 * 2**20
@@ -60,6 +61,13 @@ _TOLD = {
 """What to do by what Python's parser says."""
 
 
+SHALLOWER = "use fewer tables, or containers, inside each other"
+
+
+class TooDeep(ValueError):
+    """Raised for TOML whose tables stand deeper inside each other than nacre reads."""
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file. Raises ConfigError naming file, line and reason."""
     try:
@@ -68,12 +76,14 @@ def read_toml(path: Path) -> dict[str, Any]:
             raise ConfigError(f"{path}: larger than {LARGEST // 2**20} MiB, so it is not a net file")
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ConfigError(*explained(path, "cannot be read", error)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not a text file: {error.reason} at byte {error.start}") from error
     try:
         return parse_toml(text)
-    except (ValueError, RecursionError) as error:
+    except TooDeep as error:
+        raise ConfigError(f"{path}: {error}", SHALLOWER) from error
+    except ValueError as error:
         line = _faulty(text, str(error))
         where = f": {brief(line)}" if line else ""
         remedy = _OTHERS.get(path.suffix) or hint(line, str(error))
@@ -94,13 +104,20 @@ def hint(line: str, told: str) -> str:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Read TOML; refuse a text that would need far more memory than its length. Raises ValueError or RecursionError."""
+    """Read TOML; refuse a text that would need far more memory than its length, or is too deep.
+
+    Raises:
+        TooDeep, ValueError: it is not read; not TOML.
+    """
     if found := _TOO_DEEP.search(text):
         line = text.count("\n", 0, found.start()) + 1
-        raise ValueError(f"a key has more than {DEEPEST} parts (at line {line})")
+        raise TooDeep(f"a key has more than {DEEPEST} parts (at line {line})")
     if (dots := text.count(".")) > DOTS:
         raise ValueError(f"it contains {dots:,} dots, but a net file may have at most {DOTS:,}")
-    return tomllib.loads(text)
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise TooDeep("too many tables and lists stand inside each other") from error
 
 
 def toml_text(table: Mapping[str, Any]) -> str:

@@ -133,8 +133,9 @@ def _leaves(node: Node, phase: str, owners: dict[int, Inside]) -> Iterator[Node]
 def _refuse_endless(container: Layer, around: Sequence[Layer]) -> None:
     if len(around) >= DEEPEST or any(one is container for one in around):
         raise ContractError(
-            f"it is in {len(around)} containers, one inside the other, and makes one more: either its expand never "
-            f"ends, or they are too deep (the most is {DEEPEST})"
+            f"in container '{around[0].name}' stand {len(around)} containers, one inside the other, and the last makes "
+            f"one more, but the most is {DEEPEST}",
+            "put fewer into each other; an `expand` that makes its own kind again never ends",
         )
 
 

@@ -18,7 +18,7 @@ from ..discovery.blame import answered
 from ..discovery.offers import FIRST_PARTY, Offer
 from ..discovery.pins import pin_line
 from ..discovery.registry import registry
-from ..errors import DataError, PluginError, nearest, where_it_is
+from ..errors import DataError, NacreError, PluginError, nearest, where_it_is
 from ..fields.component import component_of
 from ..fields.tables import type_name
 from ..protocols.data_store import Codec, Field, Reader, ReaderWrapper, Rows, Store, empty_rows, located
@@ -73,7 +73,7 @@ def _store(path: Path, wanted: Any, pins: Mapping[str, str] | None) -> Store | N
     """Return the store of `store_of`, or None if none fits."""
     if wanted:
         return component_of(Store, wanted, "store")
-    broken: list[tuple[Offer, PluginError]] = []
+    broken: list[tuple[Offer, NacreError]] = []
     here = registry()
     offers = here.offers("store")
     first = [one for one in offers if one.distribution == (here.pinned([f"store:{one.name}"], pins) or FIRST_PARTY)]
@@ -94,7 +94,7 @@ def _store(path: Path, wanted: Any, pins: Mapping[str, str] | None) -> Store | N
 
 
 def _fitting(
-    path: Path, offers: Iterable[Offer], broken: list[tuple[Offer, PluginError]]
+    path: Path, offers: Iterable[Offer], broken: list[tuple[Offer, NacreError]]
 ) -> Iterator[tuple[str, type[Store]]]:
     """Yield the stores that a file fits, and their names; what is wrong with one goes to `broken`."""
     for offer in offers:
@@ -104,6 +104,10 @@ def _fitting(
             fits = found.fits(path)
         except PluginError as error:
             broken.append((offer, error))
+        except PermissionError as error:  # nobody may look into this folder
+            inner = str(error.filename)  # it may be a file that is not there
+            message = f"{inner if os.access(inner, os.F_OK) else path}: cannot be read: {error.strerror}"
+            broken.append((offer, DataError(message, "check the folder and its permissions, or use another one")))
         except Exception as error:  # whatever a plugin raises
             broken.append((offer, PluginError(f"store {name} cannot say whether it reads {path}: {error!r}")))
         else:
@@ -145,7 +149,7 @@ def _unknown_ending(path: Path) -> DataError:
     ending, known = path.suffix.lower(), endings()
     listed = ", ".join(known) or "none"
     what = f"no store is installed for files that end in '{ending}'" if ending else "its name has no ending"
-    named = "rename it, name its store (field store, --store or --to-store), or install a plugin that offers one"
+    named = "rename it, name its store (field store; for nacre data --store or --to-store), or install a plugin for it"
     remedy = registry().how_to_get("ending", ending) or named
     return DataError(f"{path}: {what}{nearest(ending, known)}; known endings: {listed}", remedy)
 

@@ -22,7 +22,7 @@ from ..arguments import how_to_call, path_of
 from ..discovery.offers import FIRST_PARTY
 from ..errors import ConfigError, ContractError, PluginError, SnapshotError, brief
 from ..fields.outputs import MARK, claim_folder, output_place
-from ..files.durable import FULL, FolderLock, atomic_write, make_folder, move, os_errors, remove
+from ..files.durable import FULL, FolderLock, atomic_write, explained, make_folder, move, os_errors, remove
 from ..files.reading import check_file
 from .snapshot import SAVED, Snapshot, check_state
 
@@ -380,7 +380,7 @@ def _load_file(path: Path, store: SnapshotStore) -> Snapshot:
         check_file(path, "a snapshot, or of its folder", SnapshotError)
         data = path.read_bytes()
     except OSError as error:
-        raise SnapshotError(f"{path}: cannot be read: {error.strerror}") from error
+        raise SnapshotError(*explained(path, "cannot be read", error)) from error
     except MemoryError as error:
         raise SnapshotError(f"{path}: does not fit into memory") from error
     return replace(store.decode(data, str(path)), path=str(path))

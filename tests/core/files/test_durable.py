@@ -143,6 +143,20 @@ def test_files_of_a_folder_get_their_places(name: str, tmp_path: Path, monkeypat
     assert {*tmp_path.rglob("*")} - before == {place, place / "data"}
 
 
+def test_a_new_folder_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
+    for works in (False, True):
+        with suppress(NacreError), replaced_after(tmp_path / "x") as new:
+            (new / "empty").mkdir(parents=True)
+            (new / "full").mkdir()
+            (new / "full" / "data").write_bytes(b"new")
+            new.with_name("beside").write_bytes(b"too")
+            assert not (tmp_path / "x").exists()
+            if not works:
+                raise NacreError("damaged")
+        found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
+        assert found == ({"x", "x/empty", "x/full", "x/full/data", "beside"} if works else set())
+
+
 def test_of_two_that_replace_a_file_the_second_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x"
     with replaced_after(path) as new:

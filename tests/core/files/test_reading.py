@@ -12,6 +12,17 @@ from nacre import DataError
 from nacre.files.reading import Watched, check_file, unchanged
 
 
+def test_a_file_that_may_not_be_read_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", denied)
+    with pytest.raises(DataError) as caught:
+        check_file(Path("closed/x"), "a file")
+    assert caught.value.args[0] == "closed/x: cannot be read: Permission denied"
+    assert caught.value.remedy == "check the folder and its permissions, or use another one"
+
+
 def cut(path: Path) -> None:
     os.truncate(path, 40)
 

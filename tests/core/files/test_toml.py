@@ -48,6 +48,22 @@ def test_the_line_and_what_to_write(text: str, line: str, remedy: str, tmp_path:
 
 
 @pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x = 1\n" + f"[[{'a.' * 16}a]]\n", "a key has more than 16 parts (at line 2)"),
+        ("x = " + "[" * 2000 + "]" * 2000, "too many tables and lists stand inside each other"),
+    ],
+)
+def test_what_is_too_deep_is_told_with_what_to_do(text: str, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "net.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_toml(path)
+    assert caught.value.args[0] == f"{path}: {reason}"
+    assert caught.value.remedy == "use fewer tables, or containers, inside each other"
+
+
+@pytest.mark.parametrize(
     ("name", "text", "remedy"),
     [
         ("net.py", "import nacre\n", "this is a program: run it with Python"),
