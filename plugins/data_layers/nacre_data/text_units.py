@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from nacre import DataError
-from nacre.files import check_file, unchanged
+from nacre.files import check_file, os_errors, unchanged
 
 AT_A_TIME = 1 << 20
 """Characters or words that are looked at together."""
@@ -26,10 +26,8 @@ def read_text(path: Path) -> str:
     """
     check_file(path, "a text")
     try:
-        with unchanged(path):
+        with os_errors(path, "cannot be read", DataError), unchanged(path):
             return path.read_bytes().decode("utf-8").removeprefix("\ufeff")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise DataError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,176 @@ def test_what_cannot_be_read_back_replaces_nothing(
         else:
             assert [row["label"] for row in reader.rows()] == (train["label"] + 1).tolist()
     assert contents().keys() == before.keys()
+
+
+@pytest.mark.parametrize("target", ["new.npz", "in/folders/new.lmdb", "u-images-idx3-ubyte", "new.pictures"])
+@pytest.mark.parametrize("command", ["convert", "split"])
+def test_what_cannot_be_read_back_is_not_there(target: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(paths: list[Path], *arguments: object, **options: Any) -> Reader:
+        if paths[0].name != Path(target).name:
+            return open_records(paths, *arguments, **options)
+        assert paths[0].exists()
+        raise DataError(f"{paths[0]}: damaged", "try again")
+
+    with h5py.File("pictures.h5", "w") as file:
+        file["data"], file["label"] = np.zeros((3, 1, 2, 2), np.uint8), np.array([0, 2, 2])
+    before = {*Path().rglob("*")}
+    to = ["--to-store", "Pictures"] if target == "new.pictures" else []
+    words = ["--part", f"{target}=1"] if command == "split" else [target]
+    with monkeypatch.context() as patch:
+        patch.setattr("nacre_data.commands.options.open_records", damaged)
+        error = run("data", command, "pictures.h5", *words, *to, code=2).err
+    assert error == f"error: what was written cannot be read back: {target}: damaged\n  try again\n"
+    assert {*Path().rglob("*")} == before
+    run("data", command, "pictures.h5", *words, *to)
+    assert read_with(target, to)["label"].tolist() == [0, 2, 2]
+
+
+def read_with(path: str, to: list[str]) -> Arrays:
+    with open_records([path], store=to[1] if to else "", codec=None) as reader:
+        labels = [row["label"] for row in reader.rows()]
+        return {"label": np.array(labels).reshape(-1)}
+
+
+def test_a_folder_that_cannot_be_written_is_no_question_of_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("some.packets").write_bytes(b"123\n4567\n")
+
+    def denied(path: Path, *_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", denied)
+    error = run("data", "convert", "some.packets", "there.lmdb", code=2).err
+    assert error == (
+        "error: there.lmdb: cannot be written: Permission denied\n"
+        "  check the folder and its permissions, or use another one\n"
+    )
+
+
+def test_fields_that_are_not_there_are_told_in_one_way() -> None:
+    run("data", "convert", "train.h5", "there.npz")
+    for ending in ("h5", "npz", "jsonl", "csv"):
+        np.savetxt("table.csv", [[1, 2, 0], [3, 4, 1]], delimiter=",", header="x,y,label", comments="")
+        run("data", "convert", "table.csv" if ending in ("csv", "jsonl") else "train.h5", f"some.{ending}")
+        for words in (["show", f"some.{ending}"], ["convert", f"some.{ending}", "a.npz"], ["verify", f"some.{ending}"]):
+            error = run("data", *words, "--field", "label,labl", code=2).err
+            more = ", x, y" if ending == "csv" else ""
+            assert error == (
+                f"error: some.{ending}: there is no field 'labl' (did you mean 'label'?); it has: data, label{more}\n"
+                "  name others by --field A,B, or leave --field out\n"
+            )
+    assert "data   (2,)" in run("data", "show", "some.csv", "--field", "data,label").out
+    assert "x      ()" in run("data", "show", "some.csv", "--field", "label,x").out
+
+
+def h5(**fields: Any) -> None:
+    """Write `some.h5`; a "/" in the name of a field is written as "__"."""
+    with h5py.File("some.h5", "w") as file:
+        for name, values in fields.items():
+            file[name] = values
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "folder"])
+def test_two_classes_of_one_name_stay_two_or_are_refused(ending: str) -> None:
+    h5(data=np.zeros((3, 1, 2, 2), np.uint8), label=np.arange(3))
+    with h5py.File("some.h5", "a") as file:
+        file["label"].attrs["classes"] = ["a", "b", "a"]
+    before = names()
+    to = ["--to-store", "Pictures"] if ending == "folder" else []
+    error = run("data", "convert", "some.h5", f"there.{ending}", *to, code=2).err
+    assert error == (
+        f"error: there.{ending}: 'label' has two classes called 'a', which would be read as one\n"
+        "  use a .h5 file, which numbers them, or rename one\n"
+    )
+    assert names() == before
+    run("data", "convert", "some.h5", "there.h5")
+    assert (classes("there.h5"), read("there.h5")["label"].tolist()) == (("a", "b", "a"), [0, 1, 2])
+
+
+LARGE = 2**53 + 1
+
+
+def test_whole_numbers_that_a_table_would_round_are_refused() -> None:
+    h5(data=np.array([[1, LARGE], [2**62, -3]]))
+    before = names()
+    error = run("data", "convert", "some.h5", "there.csv", code=2).err
+    assert error == (
+        f"error: there.csv: 'data' is {LARGE}, but whole numbers of several columns are read up to {2**53}\n"
+        "  use a .jsonl, .npz or .h5 file\n"
+    )
+    assert names() == before
+    h5(data=np.array([[1, 2**53], [2**62, -3]]), label=np.array([LARGE, -LARGE]))
+    assert run("data", "convert", "some.h5", "there.csv").err == ""
+    run("data", "convert", "there.csv", "back.h5")
+    assert read("back.h5")["data"].tolist() == [[1, 2**53], [2**62, -3]]
+    assert read("back.h5")["label"].tolist() == [LARGE, -LARGE]
+
+
+def test_a_table_with_whole_numbers_that_are_rounded_is_told() -> None:
+    Path("some.csv").write_text(f"id,x\n1,2\n{LARGE},4\n{LARGE + 2},4\n")
+    told = f"some.csv: line 3: column 'id' is {LARGE}, which float64 makes {2**53}; a column of whole numbers that is"
+    with pytest.warns(UserWarning, match=f"^{re.escape(told)} wanted as a field of its own keeps them$") as caught:
+        run("data", "convert", "some.csv", "there.npz")
+    assert len(caught) == 1
+    assert run("data", "convert", "some.csv", "own.npz", "--field", "id,x").err == ""
+    assert read("own.npz")["id"].tolist() == [1, LARGE, LARGE + 2]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+@pytest.mark.parametrize("name", ["data", "z"])
+def test_numbers_that_are_nan_are_told_with_what_reads_them(ending: str, name: str) -> None:
+    h5(**{name: np.arange(600.0)})
+    with h5py.File("some.h5", "a") as file:
+        file[name][500] = np.nan
+    line = 502 if ending == "csv" else 501
+    error = run("data", "convert", "some.h5", f"there.{ending}").err.splitlines()[0]
+    assert error.startswith(f"warning: there.{ending}: line {line}: ")
+    assert error.endswith(": whoever reads it has to say fill in the store")
+    store = f'{{type = "{"CSV" if ending == "csv" else "JSONLines"}", fill = nan}}'
+    run("data", "convert", f"there.{ending}", "back.npz", "--store", store, "--field", name)
+    assert np.isnan(read("back.npz")[name]).sum() == 1
+
+
+def test_a_label_that_is_nan_is_refused_in_a_table() -> None:
+    h5(data=np.arange(2.0), label=np.array([1, np.nan]))
+    error = run("data", "convert", "some.h5", "there.csv", code=2).err
+    assert error == (
+        "error: there.csv: 'label' is NaN, which would be read as a label that is missing\n  use a .npz or .h5 file\n"
+    )
+    assert not Path("there.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "read_as"),
+    [
+        (["x.1"], "'data'"),
+        (["#"], "'data'"),
+        (["data.0"], "'data'"),
+        (["data.0", "y"], "'data', 'y'"),
+        (["x.0", "x.1"], "'x'"),
+        ([" x", '"q"', "a,b"], "'data'"),
+    ],
+)
+def test_fields_of_a_table_come_back_where_they_are_named(fields: list[str], read_as: str) -> None:
+    h5(**{name: np.array([number + 0.5, 9]) for number, name in enumerate(fields)})
+    lost = [name for name in sorted(fields) if name != "y"]
+    said = f"name {', '.join(map(repr, lost))} (--field, tops) to get {'them' if len(lost) > 1 else 'it'} back"
+    error = run("data", "convert", "some.h5", "there.csv").err
+    assert error == f"warning: there.csv: where no fields are named it is read as {read_as}: {said}\n"
+    with open_records(["there.csv"], fields) as reader:
+        assert next(reader.rows()) == {name: number + 0.5 for number, name in enumerate(fields)}
+
+
+@pytest.mark.parametrize("whole", ["x", "data"])
+def test_a_column_and_a_field_of_several_columns_need_two_names(whole: str) -> None:
+    h5(**{whole: np.array([1.5]), f"{whole}.0": np.array([2.5])})
+    error = run("data", "convert", "some.h5", "there.csv", code=2).err
+    assert error == (
+        f"error: there.csv: the columns '{whole}' and '{whole}.0' are both the field '{whole}'\n  rename one\n"
+    )
+    Path("there.csv").write_text(f"{whole},{whole}.0\n1,2\n")
+    error = run("data", "show", "there.csv", code=2).err
+    assert error.startswith(f"error: there.csv: the columns '{whole}' and '{whole}.0' are both the field '{whole}'\n")
+    assert "data   (2,)" in run("data", "show", "there.csv", "--store", '{type = "CSV", data = [0, 1]}').out
 
 
 def test_an_empty_source_is_told() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -160,3 +164,55 @@ def test_warnings_of_stores_are_printed_as_those_of_commands() -> None:
         "warning: some: class 'pig' has no picture; of 1 files with other endings, such as '1.HEIC', nothing is read; "
     )
     assert done.stderr.startswith(told) and done.stderr.count("\n") == 1
+
+
+# What may not be looked into
+
+
+@pytest.fixture
+def close(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that takes the permissions of a folder away, also from root."""
+
+    def make(folder: str) -> None:
+        closed = Path(folder).absolute()
+
+        def denying(function: Callable[..., Any], *, itself: bool) -> Callable[..., Any]:
+            def call(path: Any = ".", *arguments: Any, **options: Any) -> Any:
+                if isinstance(path, str | Path):
+                    whole = Path(path).absolute()
+                    if closed in whole.parents or (itself and whole == closed):
+                        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+                return function(path, *arguments, **options)
+
+            return call
+
+        monkeypatch.setattr(os, "stat", denying(os.stat, itself=False))
+        monkeypatch.setattr(os, "scandir", denying(os.scandir, itself=True))
+
+    return make
+
+
+DENIED = "cannot be read: Permission denied\n  check the folder and its permissions, or use another one\n"
+
+
+@pytest.mark.parametrize("command", ["show", "verify"])
+def test_a_folder_that_may_not_be_looked_into_is_told(command: str, close: Callable[[str], None]) -> None:
+    close("some")
+    assert run("data", command, "some", code=2).err == f"error: some: {DENIED}"
+    for name in ("some/a.h5", "some/a.csv", "some/a.xyz"):
+        assert run("data", command, name, code=2).err == f"error: {name}: {DENIED}"
+
+
+def test_a_folder_of_a_class_that_may_not_be_looked_into_is_told(close: Callable[[str], None]) -> None:
+    for name in ("cow", "dog"):
+        for file in Path("some", name).iterdir():
+            file.unlink()
+    close("some/cat")
+    assert run("data", "show", "some", code=2).err == f"error: some/cat: {DENIED}"
+
+
+def test_a_target_in_a_folder_that_may_not_be_looked_into_is_told(close: Callable[[str], None]) -> None:
+    close("some")
+    remedy = "check the folder and its permissions, or use another one"
+    error = run("data", "show", "some.h5", "--picture", "some/x.png", code=2).err
+    assert error == f"error: some/x.png: Permission denied\n  {remedy}\n"

@@ -11,8 +11,10 @@ import numpy as np
 
 from nacre import DataError, Field, Reader, Writer
 from nacre.cli import OutputFile, common, json_option, print_json
+from nacre.files import replaced_after
 
 from .options import (
+    Noting,
     Sources,
     Targets,
     count_text,
@@ -41,20 +43,20 @@ def command(sources: Sources, target: Path | str, targets: Targets, shape: str |
     Formats are known by the names of the files. TARGET is a path or a URL, and is written whole or not at all. A file
     that is there is replaced only when the new one can be read.
     """
-    with targets.place(target) as path, targets.replaced(path) as new:
-        count, fields = convert(sources, path, targets, shape, new)
-        written = targets.written(target, new, fields)
+    with targets.place(target) as path, replaced_after(path, DataError) as new:
+        writer, fields = convert(sources, path, targets, shape, new)
+        written = targets.written(target, new, fields, writer)
     if as_json:
-        print_json({"target": str(target), "records": count, "fields": described(written)})
+        print_json({"target": str(target), "records": writer.count, "fields": described(written)})
         return
     kinds = "; ".join(f"{name} {field.dtype} {shape_text(field)}" for name, field in written.items())
-    click.echo(f"wrote {target}: {count_text(count)}, {kinds}")
+    click.echo(f"wrote {target}: {count_text(writer.count)}, {kinds}")
 
 
 def convert(
     sources: Sources, target: Path, targets: Targets, shape: str | None, new: Path
-) -> tuple[int, Mapping[str, Field]]:
-    """Write the records of the sources as `new`, to be a target; return how many, and the fields that they have."""
+) -> tuple[Noting, Mapping[str, Field]]:
+    """Write the records of the sources as `new`, to be a target; return what wrote them, and the fields they have."""
     with ExitStack() as stack:
         packed = targets.copies(target, sources)
         reader = stack.enter_context(sources.open(shape, packed=packed))
@@ -62,9 +64,10 @@ def convert(
             reader.close()
             reader = stack.enter_context(sources.open(common))
         writer = stack.enter_context(targets.create(target, reader.fields, sources, new))
-        if not (count := copy(reader, writer)):
+        copy(reader, writer)
+        if not writer.count:
             raise DataError(f"{sources.paths[0]}: there are no records")
-        return count, reader.fields
+        return writer, reader.fields
 
 
 def common_shape(reader: Reader) -> str | None:
@@ -77,12 +80,10 @@ def common_shape(reader: Reader) -> str | None:
     return ",".join(map(str, first)) if first and all(shape == first for shape in shapes) else None
 
 
-def copy(reader: Reader, writer: Writer) -> int:
-    """Append all records of a reader to a writer, with the names that they have; return how many."""
-    done = 0
+def copy(reader: Reader, writer: Writer) -> None:
+    """Append all records of a reader to a writer, with the names that they have."""
     with progress(reader.count) as show:
         for first, rows in some_at_a_time(reader):
             done = first + length(rows)
             writer.append(rows, keys(reader, range(first, done)))
             show(done)
-    return done

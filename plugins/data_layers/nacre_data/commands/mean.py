@@ -9,6 +9,7 @@ import numpy as np
 
 from nacre import DataError, Field, Reader
 from nacre.cli import OutputFile, common, json_option, print_json
+from nacre.files import replaced_after
 
 from .options import (
     Sources,
@@ -44,10 +45,10 @@ def command(
         mean = mean.reshape(len(mean), -1).mean(axis=1)
     mean = np.atleast_1d(mean)
     fields = {"mean": Field(mean.shape[1:], "float64")}
-    with targets.place(target) as path, targets.replaced(path) as new:
+    with targets.place(target) as path, replaced_after(path, DataError) as new:
         with targets.create(path, fields, sources, new) as writer:
             writer.append({"mean": mean})
-        targets.written(target, new, fields)
+        targets.written(target, new, fields, writer)
     if as_json:
         print_json({"target": str(target), "records": count, "shape": mean.shape, "mean": float(mean.mean())})
     else:

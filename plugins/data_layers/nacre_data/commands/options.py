@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from math import prod
@@ -22,6 +22,7 @@ from nacre import (
     Reader,
     Writer,
     blocks,
+    nearest,
     number_of_threads,
     open_records,
     store_of,
@@ -29,10 +30,12 @@ from nacre import (
     uploading,
 )
 from nacre.cli import InputFile, warn, working
-from nacre.files import os_errors, replaced_after
+from nacre.files import os_errors
 
 from ..data import files_of
-from ..stores.errors import NeedsFields
+from ..stores.columns import part_names
+from ..stores.errors import NeedsFields, NeedsShape
+from ..stores.names import DATA, LABEL
 from ..stores.pictures import Pictures
 
 MOST_RECORDS, MOST_BYTES = 256, 1 << 24  # that are read at a time
@@ -61,7 +64,10 @@ class Sources:
         shapes = {(self.fields or ("data",))[0]: _shape(shape)} if shape else {}
         threads = number_of_threads()
         options: dict[str, Any] = {"codec": None} if packed and not shape else {}
-        reader = open_records(self.paths, self.fields, store=self.store, shapes=shapes, threads=threads, **options)
+        reader = self._checked(
+            self.paths,
+            lambda: open_records(self.paths, self.fields, store=self.store, shapes=shapes, threads=threads, **options),
+        )
         if not reader.fields:  # what bytes hold, their codec can tell only of a record
             reader.close()
             raise DataError(f"{self.paths[0]}: there are no records")
@@ -72,6 +78,37 @@ class Sources:
                 message = f"{self.paths[0]}: --shape {shape} is for the field '{name}', {there}"
                 raise DataError(message, "leave --shape out")
         return reader
+
+    def open_one(self, path: Path) -> Reader:
+        """Open one of the files, as its store reads it: what is in bytes stays there."""
+        return self._checked([path], lambda: store_of(path, self.store).open(path, self.fields))
+
+    def _checked(self, paths: Sequence[Path], opened: Callable[[], Reader]) -> Reader:
+        """Return a reader of files; raise DataError if they do not have a field that is wanted."""
+        try:
+            reader = opened()
+        except DataError:
+            self._check_fields(paths)
+            raise
+        if any(name not in reader.fields or _is_renamed(name, reader.fields[name]) for name in self.fields):
+            reader.close()
+            self._check_fields(paths)
+        return reader
+
+    def _check_fields(self, paths: Sequence[Path]) -> None:
+        """Raise DataError for a field that is wanted if the files, and columns of tables, have none of its name."""
+        if not all(path.is_file() or path.is_dir() for path in paths):  # a pipe can be read only once
+            return
+        try:
+            with open_records(paths, store=self.store) as reader:
+                columns = (column for field in reader.fields.values() for column in field.columns)
+                known = list(dict.fromkeys([*reader.fields, *columns]))
+        except NacreError:  # which is told for itself
+            return
+        if unknown := [name for name in self.fields if name not in known]:
+            listed = f"{', '.join(known[:20])}{', ...' * (len(known) > 20)}"
+            message = f"{paths[0]}: there is no field {unknown[0]!r}{nearest(unknown[0], known)}; it has: {listed}"
+            raise DataError(message, "name others by --field A,B, or leave --field out")
 
     def remedy(self, error: Exception) -> str:
         """Return what would do against an error, with the option of the command by which it is said."""
@@ -110,13 +147,8 @@ class Targets:
         with uploading(target, replace=self.overwrite) as path, _folder_of(path):
             yield path
 
-    def replaced(self, path: Path) -> AbstractContextManager[Path]:
-        """Return where to write: what is at the path already is replaced after the block, if no error ends it."""
-        there = self.overwrite and path.exists()
-        return replaced_after(path, DataError) if there else nullcontext(path)
-
-    def create(self, path: Path, fields: Mapping[str, Field], sources: Sources, new: Path | None = None) -> Writer:
-        """Begin a file, which gets its name when it is complete; it is written as `new`, if that is another one.
+    def create(self, path: Path, fields: Mapping[str, Field], sources: Sources, new: Path) -> Noting:
+        """Begin the file `new`, which is to get its place at `path` when it is complete and can be read.
 
         Raises:
             DataError: it is there already, is one of the sources, or its format has no room for the fields.
@@ -130,21 +162,21 @@ class Targets:
         check_target(path, overwrite=self.overwrite)
         try:
             store = store_to_write(path, self.store)
-            if new not in (None, path):
+            if path.exists():
                 store.create(path, fields).close(commit=False)  # says what forbids to replace it
-            return store.create(new or path, fields)
-        except DataError as error:
-            if loose := [name for name, field in fields.items() if field.shape is None]:
-                remedy = f"--shape gives all records of '{loose[0]}' one shape, such as --shape 3,32,32"
-                raise DataError(error.args[0], remedy) from error
+            return Noting(store.create(new, fields))
+        except NeedsShape as error:
+            name = next(name for name, field in fields.items() if field.shape is None or field.codec)
+            error.remedy = f"--shape gives all records of '{name}' one shape, such as --shape 3,32,32"
             raise
 
     def written(
-        self, target: Path | str, path: Path, fields: Mapping[str, Field], *, is_part: bool = False
+        self, target: Path | str, path: Path, fields: Mapping[str, Field], writer: Noting, *, is_part: bool = False
     ) -> Mapping[str, Field]:
         """Return the fields that a target has when it is read at `path`, or those written if its store is told how.
 
-        Warn of names of classes that it does not keep; a part may have no record of some.
+        Warn of what does not come back unless it is asked for: names of classes, of which a part may have no record,
+        fields, and numbers that are NaN.
 
         Raises:
             DataError: it cannot be read.
@@ -152,8 +184,9 @@ class Targets:
         try:
             with open_records([path], store=self.store) as made:
                 found = made.fields
+                _read_nan(made, writer.first_nan)
         except NeedsFields as error:
-            warn(f"{error.args[0]}: whoever reads it has to say {', '.join(error.fields)} in the store")
+            _warn_needs(error)
             return fields
         except NacreError as error:
             raise error.reworded(f"what was written cannot be read back: {error.args[0]}") from error
@@ -162,7 +195,61 @@ class Targets:
             lost = [one for one in field.classes if one not in known]
             if lost and not (is_part and len(lost) < len(field.classes)):
                 warn(f"{target}: it does not keep the names of {len(lost)} classes of '{name}', such as '{lost[0]}'")
+        apart = [name for name in fields if name not in found]
+        if apart and any(field.columns for field in found.values()):
+            named = ", ".join(map(repr, apart[:5])) + ", ..." * (len(apart) > 5)
+            whole = ", ".join(map(repr, found))
+            back = f"name {named} (--field, tops) to get {'it' if len(apart) == 1 else 'them'} back"
+            warn(f"{target}: where no fields are named it is read as {whole}: {back}")
         return found
+
+
+def _read_nan(reader: Reader, number: int | None) -> None:
+    """Read a record with a number that is NaN, if there is one, and warn if that needs an option of the store."""
+    try:
+        if number is not None:
+            next(blocks(reader, number, 1))
+    except NeedsFields as error:
+        _warn_needs(error)
+
+
+def _warn_needs(error: NeedsFields) -> None:
+    warn(f"{error.args[0]}: whoever reads it has to say {', '.join(error.fields)} in the store")
+
+
+class Noting(Writer):
+    """Hands records on to another writer; `first_nan` is the first with a number that is NaN, None if there is none."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.count = 0
+        self.first_nan: int | None = None
+
+    def __enter__(self) -> Noting:
+        return self
+
+    def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
+        if self.first_nan is None:
+            found = [place for values in rows.values() for place in _nans(values)]
+            self.first_nan = self.count + min(found) if found else None
+        self.writer.append(rows, keys)
+        self.count += length(rows)
+
+    def close(self, commit: bool) -> None:
+        self.writer.close(commit)
+
+
+def _nans(values: Any) -> list[int]:
+    """Return which records of a field have a number that is NaN; records of different shapes, pictures, have none."""
+    if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
+        return []
+    return np.flatnonzero(np.isnan(values).any(axis=tuple(range(1, values.ndim)))).tolist()
+
+
+def _is_renamed(name: str, field: Field) -> bool:
+    """Return whether a field of a table is called otherwise than its columns, as the data of a source may be."""
+    parts = (name,), tuple(part_names(name, field.shape or ()))
+    return bool(field.columns) and name not in (DATA, LABEL) and field.columns not in parts
 
 
 @contextmanager
@@ -231,7 +318,7 @@ def _store(option: str, text: str | None) -> Any:
     remedy = f"write {option} '{{type = \"NAME\", option = value}}'"
     try:
         table = tomllib.loads(f"store = {text}")["store"]
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{option} {text}: {error}", remedy) from error
     if "type" not in table:
         raise ConfigError(f"{option} {text}: it names no type", remedy)

@@ -12,7 +12,7 @@ import numpy as np
 
 from nacre import ConfigError, DataError, Reader, Writer
 from nacre.cli import common, json_option, print_json, warn
-from nacre.files import is_url
+from nacre.files import is_url, replaced_after
 
 from ..records import ONE_NUMBER, ArrayRecords, check_one_number
 from ..split import part_of, split_complaints
@@ -67,15 +67,15 @@ def command(
         numbers = numbers_of(str(sources.paths[0]), reader, label, split)
         absent = _absent(reader, label, numbers)
         paths = [stack.enter_context(targets.place(file)) for file in files]
-        new = [stack.enter_context(targets.replaced(path)) for path in paths]
+        new = [stack.enter_context(replaced_after(path, DataError)) for path in paths]
         with ExitStack() as open_files:
             writers = [
                 open_files.enter_context(one.create(path, reader.fields, sources, place))
                 for one, path, place in zip(written, paths, new, strict=True)
             ]
             distribute(reader, numbers, writers)
-        for one, file, place in zip(written, files, new, strict=True):
-            one.written(file, place, reader.fields, is_part=True)
+        for one, file, place, writer in zip(written, files, new, writers, strict=True):
+            one.written(file, place, reader.fields, writer, is_part=True)
     for file, classes in zip(files, absent, strict=True):
         if classes:
             several = f"{len(classes)} classes, such as {classes[0]!r}" if len(classes) > 1 else f"class {classes[0]!r}"

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from nacre import Codec, DataError, Field, Reader, as_named, make_component, store_of
+from nacre import Codec, DataError, Field, Reader, as_named, make_component
 from nacre.cli import common, json_option, print_json, print_table
 
 from .bad import PROBLEMS, reason, tried
@@ -28,7 +28,7 @@ def command(sources: Sources, as_json: bool) -> int:
     bad: list[dict[str, Any]] = []
     count = 0
     for path in sources.paths:
-        with store_of(path, sources.store).open(path, sources.fields) as reader, progress(reader.count) as show:
+        with sources.open_one(path) as reader, progress(reader.count) as show:
             for number, problem in checked(reader):
                 show(number + 1)
                 count += 1

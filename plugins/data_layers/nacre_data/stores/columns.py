@@ -65,6 +65,13 @@ def _called_alike(name: str, names: Sequence[str]) -> str:
     return f"{len(places)} columns are called {name!r}, at the places {listed}, counted from 0"
 
 
+def check_groups(path: Path, names: Sequence[str], groups: Mapping[str, Part], remedy: str = "rename one") -> None:
+    """Raise DataError if a column has the name of a field that several others make up."""
+    if both := next((name for name in groups if name in names), None):
+        part = names[groups[both].columns[0]]
+        raise DataError(f"{path}: the columns {both!r} and {part!r} are both the field {both!r}", remedy)
+
+
 def groups_of(names: Sequence[str]) -> dict[str, Part]:
     """Return the fields that several columns make up, such as x.0 and x.1; x.0 alone is one, too."""
     groups: dict[str, list[int]] = {}
@@ -150,6 +157,8 @@ class Table:
         """
         if self.label is None and self.options.label not in ("", LABEL) and (len(wanted) != 1 or wanted[0] == LABEL):
             self.column(self.options.label)  # raises an error; only data alone need no label
+        if self.by_name:
+            check_groups(self.path, self.names, self.groups, BY_PLACE)
         found: dict[str, Part] = {}
         others: list[str] = []
         for name in wanted or self._all():

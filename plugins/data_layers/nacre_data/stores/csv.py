@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -18,7 +19,7 @@ from nacre import DataError, Field, Reader, Store, Writer, class_order
 
 from ..checks import checked_rows
 from .cells import MISSING, NUMBER, SEPARATORS, TEXT, Cells, Rows, is_int64
-from .columns import Table, check_names, columns_of, part_names
+from .columns import Table, check_groups, check_names, columns_of, groups_of, part_names
 from .continued import NUMBERS, as_text, check_continued
 from .continued import TEXT as CLASSES
 from .errors import NeedsFields
@@ -27,6 +28,7 @@ from .table_options import TableOptions
 
 MOST_COLUMNS = 1 << 17  # of which Python keeps names and numbers
 DECIMAL_COMMA = re.compile("[+-]?[0-9]+,[0-9]+")
+EXACT, LONG = 1 << 53, 8  # whole numbers that float64 holds, and bytes of those that may be larger
 FEW = 8  # columns that are looked for one after the other; for more each record is divided once
 FILL_TEXTS = f"{FILL}; a missing text is then a class of its own"
 
@@ -79,6 +81,7 @@ class CSVReader(Reader):
             for name, part in self.parts.items()
         }
         self.numbers = {name: single.numbers() for name, single in self.singles.items()}
+        self.rounded = False
 
     # What is where
 
@@ -209,6 +212,8 @@ class CSVReader(Reader):
                 values = np.array([*map(int, rows.cells(columns, self.width))])
             else:
                 values = self._values(rows, columns, numbers)
+                if not self.rounded and (np.abs(values) >= EXACT).any():
+                    self._tell_rounded(rows, columns, numbers)
             places[...] = values.reshape(places.shape)
 
     def _values(self, rows: Rows, columns: tuple[int, ...], numbers: np.ndarray) -> np.ndarray:
@@ -226,6 +231,19 @@ class CSVReader(Reader):
         if self.cells.kind(cell) == TEXT:
             raise self.table.no_number(line, column, cell)
         raise self.table.no_value(line, column, cell, FILL, ["fill"])
+
+    def _tell_rounded(self, rows: Rows, columns: tuple[int, ...], numbers: np.ndarray) -> None:
+        """Warn once of a whole number that is another one in float64."""
+        for place, cell in enumerate(rows.cells(columns, self.width)):
+            if is_int64(cell) and int(float(cell)) != int(cell):
+                self.rounded = True
+                where = self.where(self.text.line(int(numbers[place // len(columns)])))
+                column = self.table.called(columns[place % len(columns)])
+                kept = "a column of whole numbers that is wanted as a field of its own keeps them"
+                warnings.warn(
+                    f"{where}: {column} is {cell}, which float64 makes {int(float(cell))}; {kept}", stacklevel=2
+                )
+                return
 
     def key(self, number: int) -> str:
         return f"line {self.text.line(number)}"
@@ -303,11 +321,15 @@ class CSVWriter(LinesWriter):
         self.has_header = options.header is not False
         self.names, self.order = columns_of(fields)
         check_names(path, self.names)
+        if self.has_header and not (options.data or options.shape):
+            in_order = [self.names[column] for column in self.order]
+            check_groups(path, in_order, groups_of(in_order))
         for name in self.names if self.has_header else ():
             if not name or (options.header is None and self.cells.kind(name) != TEXT):
                 message = f"{path}: a column cannot be called {name!r}, which would be read as something else"
                 raise DataError(message, "rename the field, or use a .jsonl or .h5 file")
         super().__init__(path, fields, options.encoding, append=append)
+        self.label = options.label
         self.with_keys: bool | None = None
         self.real = set[str]()
         """Columns of which a cell shows that they are not of whole numbers."""
@@ -360,6 +382,10 @@ class CSVWriter(LinesWriter):
             message = f"{where} cannot be written: {odd[0][:40]!r} would be read as something else"
             raise DataError(message, "use a .jsonl or .h5 file")
 
+    @staticmethod
+    def writes_texts(field: Field) -> bool:
+        return _are_texts(field)
+
     def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
         checked = checked_rows(self.path, self.fields, rows)
         if not len(next(iter(checked.values()))):
@@ -381,6 +407,7 @@ class CSVWriter(LinesWriter):
         if classes:
             return [[text] for text in class_names(self.path, name, array, classes)]
         check_whole(self.path, name, array)
+        self._check_kept(name, array)
         array = array.reshape(len(array), -1)
         texts = (array.astype(np.uint8) if array.dtype.kind == "b" else array).astype(str).tolist()
         if array.dtype.kind != "f":
@@ -391,6 +418,19 @@ class CSVWriter(LinesWriter):
             if all(text.removeprefix("-").isdecimal() for (text,) in texts):
                 texts[0][0] += ".0"  # else the column would be read as one of whole numbers
         return [[text.replace(".", ",") for text in row] for row in texts] if self.cells.decimal == "," else texts
+
+    def _check_kept(self, name: str, array: np.ndarray) -> None:
+        """Raise DataError for a number that would be another one when it is read."""
+        if array.dtype.kind in "iu" and self.fields[name].shape:  # columns of one field are read as float64
+            large = array[(array > EXACT) | (array < -EXACT)].tolist() if array.dtype.itemsize == LONG else []
+            if wrong := next((number for number in large if int(float(number)) != number), None):
+                message = (
+                    f"{self.path}: '{name}' is {wrong}, but whole numbers of several columns are read up to {EXACT}"
+                )
+                raise DataError(message, "use a .jsonl, .npz or .h5 file")
+        if name == self.label and array.dtype.kind == "f" and np.isnan(array).any():
+            message = f"{self.path}: '{name}' is NaN, which would be read as a label that is missing"
+            raise DataError(message, "use a .npz or .h5 file")
 
     def _begin(self, *, with_keys: bool) -> None:
         """Write the header; a file that is continued has it already."""

@@ -13,3 +13,7 @@ class NeedsFields(DataError):
     def __init__(self, message: str, remedy: str = "", fields: Sequence[str] = ()) -> None:
         super().__init__(message, remedy)
         self.fields = tuple(fields)
+
+
+class NeedsShape(DataError):
+    """A format that holds records of one shape cannot hold a field whose records differ."""

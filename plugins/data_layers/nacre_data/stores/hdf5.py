@@ -20,6 +20,7 @@ from ..hdf5_checks import DEEPEST, CheckedFile, open_hdf5
 from ..hdf5_rows import DatasetRows
 from ..records import in_a_row
 from .continued import check_continued
+from .errors import NeedsShape
 from .places import OTHERS
 
 CLASSES, TOGETHER = "classes", 4000
@@ -149,7 +150,7 @@ class HDF5Writer(Writer):
         for name, field in fields.items():
             if field.shape is None or field.codec:
                 message = f"{path}: '{name}' differs in shape from record to record, which a dataset cannot hold"
-                raise DataError(message, "give all records one shape, or use a folder")
+                raise NeedsShape(message, "give all records one shape, or use a folder")
             check_texts(path, name, field.classes)
         self.path = path
         self.fields = fields

@@ -24,6 +24,7 @@ from nacre.files import NewFile, check_file, os_errors, unchanged
 
 from ..checks import check_entries, checked_rows
 from ..files import inside
+from .errors import NeedsShape
 from .names import DATA, LABEL, data_and_label
 from .raw import RawRows
 
@@ -278,7 +279,7 @@ def _kept(path: Path, name: str, field: Field) -> tuple[tuple[int, ...], np.dtyp
     """Return shape and type of a field's records in the file; labels of a type that it cannot have become uint8."""
     if field.shape is None or field.codec:
         message = f"{path}: '{name}' differs in shape from record to record, which an array cannot hold"
-        raise DataError(message, "give all records one shape, or use a folder")
+        raise NeedsShape(message, "give all records one shape, or use a folder")
     dtype = np.dtype(field.dtype)
     if dtype not in CODES and field.shape == () and dtype.kind in "biu":
         dtype = np.dtype(np.uint8)

@@ -7,7 +7,7 @@ import io
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from math import prod
@@ -19,7 +19,7 @@ import numpy as np
 from nacre import DataError, Field, Writer
 from nacre.files import Watched, check_file, os_errors, unchanged
 
-from .errors import NeedsFields
+from .errors import NeedsFields, NeedsShape
 from .places import Beside, InPlace
 
 CHUNK = 1 << 18
@@ -179,18 +179,25 @@ class LinesWriter(Writer):
         for name, field in fields.items():
             if field.shape is None or field.codec:
                 message = f"{path}: '{name}' differs in shape from record to record, or is not numbers"
-                raise DataError(message, "give all records one shape, or use a folder")
+                raise NeedsShape(message, "give all records one shape, or use a folder")
             if not prod(field.shape):
                 raise DataError(f"{path}: the records of '{name}' have the shape {field.shape}, which holds no number")
             if field.classes and field.shape:
                 message = f"{path}: '{name}' has classes, and records of shape {field.shape}, but a class is one text"
                 raise DataError(message, "give each record one class, of shape ()")
+            if self.writes_texts(field):
+                check_different(path, name, field.classes)
         self.path = path
         self.fields = fields
         self.encoder = codecs.getincrementalencoder(encoding)()  # it writes a byte order mark only once
         self.place = InPlace(path) if append else Beside(path)
         self.file = self.place.stream
         self.size_before = self.place.start if isinstance(self.place, InPlace) else 0
+
+    @staticmethod
+    def writes_texts(field: Field) -> bool:
+        """Return whether the names of a field's classes are written, and not only their numbers."""
+        return bool(field.classes)
 
     def continues(self, begin: str) -> bool:
         """Return whether the file, which is not empty, begins with this text, and move to its end.
@@ -239,6 +246,14 @@ class LinesWriter(Writer):
                 self.place.commit()
         finally:
             self.place.drop()
+
+
+def check_different(path: Path, name: str, classes: Sequence[str]) -> None:
+    """Raise DataError if two classes of a field have one name, where that is all that is written of them."""
+    if len({*classes}) < len(classes):
+        twice = next(one for place, one in enumerate(classes) if one in classes[:place])
+        message = f"{path}: '{name}' has two classes called {twice[:80]!r}, which would be read as one"
+        raise DataError(message, "use a .h5 file, which numbers them, or rename one")
 
 
 def class_names(path: Path, name: str, numbers: np.ndarray, texts: tuple[str, ...]) -> list[str]:

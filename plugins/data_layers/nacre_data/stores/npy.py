@@ -27,6 +27,7 @@ from ..checks import check_counts, check_entries, checked_rows
 from ..files import Modest
 from ..quiet import quiet
 from ..records import in_a_row, take
+from .errors import NeedsShape
 from .raw import RawRows
 
 HEADERS = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
@@ -272,5 +273,5 @@ def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, where: str) -> np
 def _fixed(path: Path, name: str, field: Field) -> tuple[tuple[int, ...], np.dtype[Any]]:
     if field.shape is None or field.codec:
         message = f"{path}: '{name}' differs in shape from record to record, which an array cannot hold"
-        raise DataError(message, "give all records one shape, or use a folder")
+        raise NeedsShape(message, "give all records one shape, or use a folder")
     return field.shape, np.dtype(field.dtype)

@@ -19,6 +19,7 @@ from nacre.files import Watched, check_file, os_errors, unchanged
 
 from ..checks import checked_rows
 from ..codecs.picture import MODES, Picture, ending_of
+from .lines import check_different
 from .names import DATA, LABEL, data_and_label
 
 MOST_CLASSES = 1 << 16  # that are numbers: each gets a folder, also those without a picture
@@ -63,6 +64,8 @@ class Pictures(Store):
             with path.open("rb") as file:
                 text = file.read(HEAD).decode("utf-8-sig", "replace").strip()
             return bool(text) and _split(text.split("\n", 1)[0].strip()) is not None
+        except PermissionError:
+            raise
         except OSError:
             return False
 
@@ -144,11 +147,16 @@ def _is_picture(name: str) -> bool:
 
 
 def _has_pictures(path: Path) -> bool:
-    for _, folders, files in os.walk(path):
+    for _, folders, files in os.walk(path, onerror=_refuse):
         if any(map(_is_picture, files)):
             return True
         folders[:] = [name for name in folders if not name.startswith(".")]
     return False
+
+
+def _refuse(error: OSError) -> None:
+    """Raise an error that `os.walk` would pass over: a folder that cannot be read would seem empty."""
+    raise error
 
 
 def _of_folder(path: Path, *, labelled: bool) -> tuple[list[str], np.ndarray | None, tuple[str, ...]]:
@@ -316,6 +324,7 @@ class PicturesWriter(Writer):
         self.codec = Picture()
         self.data, self.label = _picture_and_label(path, fields)
         self.classes = fields[self.label].classes if self.label else ()
+        check_different(path, self.label, self.classes)
         self.count = 0
         self.taken: set[str] = set()
         if os.path.lexists(path):
