@@ -291,7 +291,7 @@ def test_reasons_are_short_and_name_the_file_once(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(h5py, "is_hdf5", lambda _: False)  # what h5py says of what it may not read
     monkeypatch.setattr(Path, "open", refuse)
-    raises(r"hdf5: .*a\.h5: cannot be read: Permission denied$", path)
+    raises(r"hdf5: .*a\.h5: cannot be read: Permission denied\n  check the folder", path)
 
 
 @settings(max_examples=40)

@@ -195,7 +195,7 @@ def readable(where: str) -> Generator[None]:
             raise DataError(f"{where}: {message}", "copy or convert it again") from error
         if isinstance(error, OSError) and error.errno:
             message = f"{where}: cannot be read: {os.strerror(error.errno)}"
-            raise DataError(message, "check the file and its permissions, or use another one") from error
+            raise DataError(message, "check the folder and its permissions, or use another one") from error
         inner = re.fullmatch(r"[^(]*\((.*)\)", reason)  # h5py: "Unable to synchronously open file (reason)"
         reason = inner[1] if inner else reason
         raise DataError(f"{where}: cannot be read as HDF5: {reason or type(error).__name__}") from error

@@ -266,7 +266,7 @@ def test_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("nacre.toml").write_text('allow_writes = ["~/here"]\n')
     assert "allow_writes has '~/here', which is relative" in run("summary", "small.toml", code=2).err
     Path("nacre.toml").write_text('allow_writes = ["/tmp"]\n')
-    assert "write it into your own settings file or use --allow-writes DIR" in run("summary", "small.toml", code=2).err
+    assert "into your own settings file or train with --allow-writes DIR" in run("summary", "small.toml", code=2).err
 
 
 def test_a_remote_file_without_a_home_folder_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,20 +211,6 @@ def read_with(path: str, to: list[str]) -> Arrays:
         return {"label": np.array(labels).reshape(-1)}
 
 
-def test_a_folder_that_cannot_be_written_is_no_question_of_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("some.packets").write_bytes(b"123\n4567\n")
-
-    def denied(path: Path, *_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(Path, "mkdir", denied)
-    error = run("data", "convert", "some.packets", "there.lmdb", code=2).err
-    assert error == (
-        "error: there.lmdb: cannot be written: Permission denied\n"
-        "  check the folder and its permissions, or use another one\n"
-    )
-
-
 def test_fields_that_are_not_there_are_told_in_one_way() -> None:
     run("data", "convert", "train.h5", "there.npz")
     for ending in ("h5", "npz", "jsonl", "csv"):

@@ -216,3 +216,13 @@ def test_a_target_in_a_folder_that_may_not_be_looked_into_is_told(close: Callabl
     remedy = "check the folder and its permissions, or use another one"
     error = run("data", "show", "some.h5", "--picture", "some/x.png", code=2).err
     assert error == f"error: some/x.png: Permission denied\n  {remedy}\n"
+
+
+def test_a_folder_that_cannot_be_written_is_no_question_of_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: Path, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", denied)
+    error = run("data", "convert", "some", "there", "--to-store", "Pictures", code=2).err
+    remedy = "check the folder and its permissions, or use another one"
+    assert error == f"error: there: cannot be written: Permission denied\n  {remedy}\n"

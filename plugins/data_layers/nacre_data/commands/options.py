@@ -97,13 +97,13 @@ class Sources:
 
     def _check_fields(self, paths: Sequence[Path]) -> None:
         """Raise DataError for a field that is wanted if the files, and columns of tables, have none of its name."""
-        if not all(path.is_file() or path.is_dir() for path in paths):  # a pipe can be read only once
-            return
         try:
+            if not all(path.is_file() or path.is_dir() for path in paths):  # a pipe can be read only once
+                return
             with open_records(paths, store=self.store) as reader:
                 columns = (column for field in reader.fields.values() for column in field.columns)
                 known = list(dict.fromkeys([*reader.fields, *columns]))
-        except NacreError:  # which is told for itself
+        except (NacreError, OSError):  # which is told for itself
             return
         if unknown := [name for name in self.fields if name not in known]:
             listed = f"{', '.join(known[:20])}{', ...' * (len(known) > 20)}"
