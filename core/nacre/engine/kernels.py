@@ -17,6 +17,9 @@ from ..protocols.state import LayerState
 METHODS = {"regularizer": ("add_gradient",), "constraint": ("constrain",), "solver": ("update",)}
 """What a kernel for a component needs, besides what a choice asks it: `dtypes` and `supports`."""
 
+SETTINGS = ("init", "regu", "cons", "lr", "tied", "transposed", "blocks")
+"""What a parameter has besides its name, shape and kind: training and snapshots depend on it."""
+
 Difference = tuple[str, str, str]
 """What is compared, how the kernel declares it, and how the layer's own state does."""
 
@@ -43,6 +46,8 @@ def is_foreign(choice: Choice) -> bool:
 
 def check_state_alike(name: str, choice: Choice, kernel: LayerState, own: LayerState) -> None:
     """Check that the kernel of a layer declares the blobs, parameters and memory of the layer's own state.
+
+    Of parameters all is compared: also first values, rates, regularisers and constraints.
 
     Raises:
         ContractError: names the layer, the kernel and its distribution, and both declarations.
@@ -73,6 +78,11 @@ def _check(name: str, choice: Choice, other: str, differences: Iterable[Differen
 def _state_differences(kernel: LayerState, own: LayerState) -> Iterator[Difference]:
     yield from _lists("blob", map(_blob, kernel.blobs), map(_blob, own.blobs))
     yield from _lists("parameter", map(_parameter, kernel.parameters), map(_parameter, own.parameters))
+    for one, other in zip(kernel.parameters, own.parameters, strict=True):
+        for field in SETTINGS:
+            here, there = getattr(one, field), getattr(other, field)
+            if here != there and repr(here) != repr(there):  # components are equal if they say the same
+                yield f"parameter '{one.name}' with {field} =", repr(here), f"has {there!r}"
     if type(own).memory is not LayerState.memory and type(kernel).memory is LayerState.memory:
         yield "memory:", "none", "has some, which snapshots keep"
 

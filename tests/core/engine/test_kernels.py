@@ -9,7 +9,7 @@ import pytest
 
 from nacre import ContractError, InputLayer, LayerState, MethodState, Net, Parameter, Solver
 from nacre.discovery.registry import Registry
-from nacre_layers import InnerProductLayer, PoolingLayer, SquareLossLayer
+from nacre_layers import L2, Constant, InnerProductLayer, L2Norm, PoolingLayer, SquareLossLayer
 from nacre_layers.neurons import ReLU
 from nacre_solvers import SGD
 from registries import NewRegistry, install_plugin
@@ -92,6 +92,27 @@ def test_parameters(new_registry: NewRegistry, weights: Any, words: str) -> None
     with pytest.raises(ContractError) as caught:
         weighed(new_registry(), of([((2, 5),)], weights))
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("init", Constant(value=7.0), "init = Constant(value=7.0), but the layer's own state has Xavier("),
+        ("lr", 5.0, "lr = 5.0, but the layer's own state has 1.0"),
+        ("regu", L2(coef=3.0), "regu = L2(coef=3.0), but the layer's own state has "),
+        ("cons", L2Norm(threshold=2.0), "cons = L2Norm(threshold=2.0"),
+        ("blocks", 5, "blocks = 5, but the layer's own state has 1"),
+    ],
+)
+def test_settings_of_parameters(new_registry: NewRegistry, field: str, value: Any, words: str) -> None:
+    class OtherKernel(of([((2, 5),)], [("weight", (5, 3)), ("bias", (5,))])):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            setattr(self.parameters[0], field, value)
+
+    with pytest.raises(ContractError) as caught:
+        weighed(new_registry(), OtherKernel)
+    assert "OtherKernel of acme 1.0 declares parameter 'weight' with " + words in str(caught.value)
 
 
 def test_a_kernel_that_declares_the_same_is_used(new_registry: NewRegistry) -> None:
