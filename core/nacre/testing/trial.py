@@ -145,9 +145,13 @@ class ThroughState(LayerState, of=ThroughLayer, reads=""):
 
 
 class ProbeLayer(Layer, is_sink=True, has_loss=True, can_do_bp=True):
-    """loss = Σ bottoms · weights, with fixed random weights: a linear function that sees every number."""
+    """loss = Σ bottoms · weights, with fixed random weights: a linear function that sees every number.
+
+    As every loss it leaves out the rows that do not count, in bottoms with one of these numbers of rows.
+    """
 
     bottoms: Names
+    batches: Any = ()
 
 
 class ProbeState(LayerState, of=ProbeLayer, reads=""):
@@ -165,19 +169,29 @@ class ProbeState(LayerState, of=ProbeLayer, reads=""):
 
     def forward(self, inputs: list[Any]) -> None:
         xp = self.backend.xp
-        self.loss = sum(xp.sum(x * weight, dtype="float64") for x, weight in zip(inputs, self.weights, strict=True))
+        rows = [self._rows(x) for x in inputs]
+        pairs = zip(inputs, self.weights, rows, strict=True)
+        self.loss = sum(xp.sum(x[:count] * weight[:count], dtype="float64") for x, weight, count in pairs)
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
         for weight, dx in zip(self.weights, diffs, strict=True):
             if dx is not None:
                 self.backend.xp.copyto(dx, weight)
+                dx[self._rows(dx) :] = 0
+
+    def _rows(self, blob: Any) -> int:
+        """Return how many rows of a blob count."""
+        return self.backend.rows if blob.shape[0] in self.layer.batches else blob.shape[0]
 
 
 @lru_cache(maxsize=64)
 def _probe_weights(*shapes: tuple[int, ...]) -> list[np.ndarray]:
-    """Return the weights of a probe that reads blobs of these shapes: the same in all trials of an example."""
-    random = np.random.default_rng(1)
-    return [random.uniform(0.5, 1.5, shape) * random.choice([-1.0, 1.0], shape) for shape in shapes]
+    """Return the weights of a probe that reads blobs of these shapes: the same in all trials, also of fewer rows.
+
+    They are between 0.5 and 1.5, of both signs.
+    """
+    drawn = [np.random.default_rng([1, place]).uniform(-1, 1, shape) for place, shape in enumerate(shapes)]
+    return [one + np.copysign(0.5, one) for one in drawn]
 
 
 # Which kernel serves
@@ -310,7 +324,7 @@ class Trial:
             layers += [ThroughLayer(bottoms=below, tops=top) for below, top in zip(seen, higher, strict=True)]
             seen = higher
         if probe and seen:
-            layers.append(ProbeLayer(name="probe", bottoms=seen))
+            layers.append(ProbeLayer(name="probe", bottoms=seen, batches=[len(one) for one in self.arrays]))
         classes = {cls}
         if is_container(cls):
             classes |= {type(node.user) for phase in PHASES for node in expand(Graph.of([self.layer]), phase).nodes}

@@ -335,6 +335,51 @@ class StatisticsOfAllRows(MeanState):
         self.sum, self.count = float(inputs[0].sum()), inputs[0].size
 
 
+class CountedState(ScaledState):
+    """y = weight · x, beside a statistic: this keeps its promises."""
+
+    sum, count = 0.0, 0
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        rows = inputs[0][: self.backend.rows]
+        self.sum, self.count = self.sum + float(rows.sum()), self.count + rows.size
+
+    dump_statistics = MeanState.dump_statistics
+    reset_statistics = MeanState.reset_statistics
+
+
+class CountedLayer(ScaledLayer, has_stats=True):
+    """It passes gradients on, and counts."""
+
+
+class Counted(Scaled):
+    layer = CountedLayer
+    state = CountedState
+
+    def reference(self, layer, inputs, parameters):
+        return super().reference(layer, inputs, parameters), {"mean": float(inputs[0].mean())}
+
+
+def test_a_layer_with_statistics_and_a_gradient_passes():
+    assert failures(Counted) == {}
+
+
+@broken(Counted, "rows", r"statistic 'mean' \(only 3 of 4 rows are real")
+class CountsAllRowsBesides(CountedState):
+    def forward(self, inputs):
+        super().forward(inputs)
+        self.sum, self.count = float(inputs[0].sum()), inputs[0].size
+
+
+@broken(Counted, "rows", "gradient of input 0 in rows that do not count, which must be 0")
+class AddsToRowsThatDoNotCount(CountedState):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        if diffs[0] is not None:
+            diffs[0][self.backend.rows :] += 1
+
+
 @broken(Mean, "forward", "statistics")
 class AnotherStatistic(MeanState):
     def dump_statistics(self):
