@@ -68,3 +68,14 @@ def spoil(backend: Backend, arrays: Iterable[Any], number: float = np.nan) -> No
             host = spoiled(array.shape, str(array.dtype), number)
             owner: Backend = HostMemory.shared() if isinstance(array, np.ndarray) else backend
             owner.from_host(host, array)
+
+
+def plain_copy(backend: Backend, array: Any) -> np.ndarray:
+    """Return what an array of a backend holds, plain or its own, as an array of its shape."""
+    if not isinstance(array, Own):
+        return np.array(backend.to_host(array))
+    if array.layout == "plain":
+        return plain_copy(backend, array.memory)
+    plain = backend.empty(array.shape, array.dtype)
+    backend.compile([Step("copy", "tested", partial(backend.unpack, array, plain), backend, None, "unpack")])()
+    return plain_copy(backend, plain)

@@ -12,11 +12,13 @@ from typing import Any, ClassVar, ParamSpec
 import numpy as np
 import pytest
 
+from ..engine.ops import Value
 from ..errors import NacreError
 from ..protocols import backend as backends
 from ..protocols.backend import Backend, HostMemory, Own
-from ..protocols.layer import Layer, is_container, is_output
+from ..protocols.layer import Layer, is_container, is_identity, is_output
 from ..protocols.state import LayerState
+from .bench import plain_copy
 from .close import TOLERANCES, assert_close, both_zero
 from .outside import global_state, growth, keeps_objects
 from .suite import Suite, When, defines, only
@@ -134,15 +136,28 @@ class StateTests(Suite):
                     if top not in trial.layer.tops_without_gradient():
                         what = f"backward writes into blobs_diff[{index}], the gradient of top '{top}'"
                         _exactly(trial.net.gradient(top), weights, f"{what}, but it may only write into diffs")
+            self._check_own_gradients(trial)
 
     def _check_untouched(self, trial: Trial, before: Mapping[str, np.ndarray], method: str) -> None:
         for index, (bottom, array) in enumerate(zip(trial.layer.bottoms, trial.arrays, strict=True)):
             what = f"{method} writes into its input {index} ('{bottom}'), which other layers read"
             _exactly(trial.net.blob(bottom), array, what)
+            for own in _own(trial, trial.computing.inputs, trial.computing.input_arrays, bottom, array):
+                _exactly(own, array, what)
         frozen = {name for name, handle in trial.net.parameters.items() if handle.parameter.trainable}
         for name, value in trial.parameters().items():
             if f"{trial.layer.name}/{name}" in frozen:
                 _exactly(value, before[name], f"{method} changes the parameter '{name}', which only the solver may")
+
+    def _check_own_gradients(self, trial: Trial) -> None:
+        """Check what a kernel itself sees of the gradients of tops; what it applies itself, a neuron, may change it."""
+        state, outputs = trial.computing.state, trial.computing.outputs
+        if not trial.tops or (trial.layer.has_neuron and not is_identity(trial.layer.neuron)):
+            return
+        for index, (top, weights) in enumerate(zip(trial.tops, trial.probe_weights(), strict=True)):
+            what = f"backward writes into blobs_diff[{index}], the gradient of top '{top}', but it may only write into"
+            for own in _own(trial, outputs, state.blobs_diff, top, weights):
+                _exactly(own, weights, f"{what} diffs")
 
     @only(READS)
     @after("shapes")
@@ -372,6 +387,15 @@ class StateTests(Suite):
             except (Exception, pytest.skip.Exception):  # no promise that was found broken; that test tells it
                 continue
         return "", ""
+
+
+def _own(
+    trial: Trial, values: Sequence[Value], arrays: Sequence[Any], name: str, plain: np.ndarray
+) -> Generator[np.ndarray]:
+    """Yield what stands of a blob in the backend's own layout, which the net's plain copy does not show."""
+    for value, array in zip(values, arrays, strict=True):
+        if value.name == name and isinstance(array, Own) and array.dtype == str(plain.dtype):
+            yield plain_copy(trial.computing.backend, array)
 
 
 def _exactly(actual: Any, expected: Any, what: str) -> None:

@@ -146,11 +146,48 @@ BAD_KERNELS = {
 }
 
 
-def bad(check, words):
+IMAGES = [(2, 3, 5, 4)]
+"""On numpy these have another layout in the backend's own blobs."""
+EXAMPLES = {}
+
+
+class ImagesKernel(GoodKernel):
+    """The same for images, whose channels are last in the backend's own blobs."""
+
+    def backward(self, inputs, diffs):
+        weight, axes = self.parameters[0], (0, 1, 2)
+        if weight.gradient is not None:
+            weight.gradient[...] = (inputs[0].memory * self.blobs_diff[0].memory).sum(axes)
+        if diffs[0] is not None:
+            np.multiply(self.blobs_diff[0].memory, weight.blob, out=diffs[0].memory)
+
+
+class ImagesState(ScaledState):
+    """y = weight · x, a weight for each channel."""
+
+    def forward(self, inputs):
+        self.blobs[0][...] = inputs[0] * self.parameters[0].blob[:, None, None]
+
+    def backward(self, inputs, diffs):
+        weight, dy = self.parameters[0], self.blobs_diff[0]
+        if weight.gradient is not None:
+            weight.gradient[...] = (inputs[0] * dy).sum((0, 2, 3))
+        if diffs[0] is not None:
+            diffs[0][...] = dy * weight.blob[:, None, None]
+
+
+def test_a_good_kernel_of_images_passes():
+    suite = kernel_suite(ImagesKernel, examples=lambda _: [Example({"state": ImagesState}, IMAGES)])
+    assert failures(suite) == {}
+
+
+def bad(check, words, inputs=None):
     """Note a kernel that must be found out by this check, in these words, and by three others at most."""
 
     def note(kernel):
         BAD_KERNELS[kernel] = (check, words)
+        if inputs is not None:
+            EXAMPLES[kernel] = [Example({"state": ImagesState}, inputs)]
         return kernel
 
     return note
@@ -208,6 +245,27 @@ class UsesItsInputAsScratchKernel(GoodKernel):
     def backward(self, inputs, diffs):
         super().backward(inputs, diffs)
         inputs[0].memory[...] = 0
+
+
+@bad("inputs_are_left_alone", r"backward writes into its input 0 \('bottom0'\)", inputs=IMAGES)
+class WritesIntoItsOwnInputKernel(ImagesKernel):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        inputs[0].memory[...] = 0
+
+
+@bad("inputs_are_left_alone", r"forward writes into its input 0 \('bottom0'\)", inputs=IMAGES)
+class ClipsItsOwnInputKernel(ImagesKernel):
+    def forward(self, inputs):
+        super().forward(inputs)
+        np.clip(inputs[0].memory, -1, 1, out=inputs[0].memory)
+
+
+@bad("inputs_are_left_alone", r"backward writes into blobs_diff\[0\], the gradient of top 'top0'", inputs=IMAGES)
+class WritesIntoItsOwnGradientKernel(ImagesKernel):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        self.blobs_diff[0].memory[...] = 0
 
 
 @bad("gradients_are_written", "backward adds to the gradient of weight: write it")
@@ -302,7 +360,8 @@ class DrawsFromNumpyKernel(GoodKernel):
 @pytest.mark.parametrize("kernel", BAD_KERNELS, ids=lambda kernel: kernel.__name__)
 def test_a_bad_kernel_is_found(kernel, every, monkeypatch):
     monkeypatch.setattr("nacre.testing.states.MANY", 100)
-    suite, (check, words) = kernel_suite(kernel), BAD_KERNELS[kernel]
+    more = {"examples": lambda _: EXAMPLES[kernel]} if kernel in EXAMPLES else {}
+    suite, (check, words) = kernel_suite(kernel, **more), BAD_KERNELS[kernel]
     test = f"test_{check}"
     found = failures(suite, dtypes=["float64"], without=besides(suite, test, every, ["test_growth"]))
     assert test in found, f"{kernel.__name__} is not found by {check}, but by {found}"
