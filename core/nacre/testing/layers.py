@@ -15,7 +15,7 @@ from ..fields.tables import table_of
 from ..graph.containers import inner_layers, names_in
 from ..protocols.backend import HostMemory, open_backend
 from ..protocols.blob import Blob
-from ..protocols.layer import PHASES, Phase, layer_type
+from ..protocols.layer import PHASES, Phase, layer_type, statistic_of_classes
 from ..protocols.making import fresh
 from ..protocols.state import LayerState, SourceState
 from ..random import Random
@@ -143,6 +143,11 @@ class LayerTests(StateTests):
                 statistics = state.dump_statistics()
                 assert statistics, "has_stats, but dump_statistics gives nothing"
                 assert all(isinstance(value, float | int) for value in statistics.values()), statistics
+                declared = not layer.statistics or any(statistic_of_classes(layer, one)[0] for one in statistics)
+                assert declared, (
+                    f"dump_statistics gives {', '.join(statistics)}, but the class line declares "
+                    f"{', '.join(layer.statistics)}: use the same names"
+                )
             if isinstance(state, SourceState):
                 assert all(0 < state.rows <= one.shape[0] for one in trial.results()), f"rows is {state.rows}"
                 state.rewind()
@@ -178,8 +183,14 @@ class LayerTests(StateTests):
         with self.naming_faults(backend, dtype, example):
             for phase in PHASES:
                 with self.trial(example, backend, dtype, phase=phase) as trial:
-                    if trial.ops:
-                        self._check_forward(trial, f"phase {phase}")
+                    if not trial.ops:
+                        continue
+                    before = trial.parameters()
+                    self._check_forward(trial, f"phase {phase}")
+                    if phase == "train":
+                        self._check_changed(trial)
+                    else:
+                        self._check_buffers(trial, before)
 
     @only(HAS_GRADIENTS)
     def test_gradients(self, backend: str, dtype: str, example: Example) -> None:
@@ -530,12 +541,39 @@ class LayerTests(StateTests):
         self.phase, self.random = trial.net.phase, trial.random()
         inputs = [one.astype(np.float64) if one.dtype.kind == "f" else one for one in trial.arrays]
         result = self.reference(trial.layer, inputs, trial.parameters())
-        return list(cast("tuple[Any, ...]", result)) if isinstance(result, tuple) else [result]
+        parts: list[Any] = list(cast("tuple[Any, ...]", result)) if isinstance(result, tuple) else [result]
+        numbers = any(not isinstance(one, list | Mapping) for one in parts)
+        for promised, given, what in (
+            (trial.layer.has_loss, numbers, "a loss (has_loss), but its reference gives none: return it, a number"),
+            (
+                trial.layer.has_stats,
+                any(isinstance(one, Mapping) for one in parts),
+                "statistics (has_stats), but its reference gives none: return them, a dict",
+            ),
+        ):
+            if promised and not given:
+                raise ContractError(f"{type(self).__name__}: the layer has {what}, beside the list of tops")
+        return parts
 
     def _check_forward(self, trial: Trial, where: str) -> None:
         expected = self._expected(trial)
         trial.forward()
         self._check_results(trial, expected, where)
+
+    def _check_changed(self, trial: Trial) -> None:
+        """Check a pass with other parameters: what was made of the first ones may not be kept."""
+        if change_parameters(trial):
+            for op in trial.ops:
+                if op.layer.has_stats:
+                    op.state.reset_statistics()
+            self._check_forward(trial, "with other parameters, in the same net")
+
+    @staticmethod
+    def _check_buffers(trial: Trial, before: Mapping[str, np.ndarray]) -> None:
+        """Check that a pass outside of training has left all buffers alone."""
+        for name, value in trial.parameters().items():
+            what = f"forward changes '{name}' in phase {trial.net.phase}; only in phase train a buffer may change"
+            assert_close(value, before[name], what, 0.0)
 
     def _check_results(self, trial: Trial, expected: list[list[Any] | Mapping[str, float] | float], where: str) -> None:
         tolerance = self.tolerances[trial.net.dtype]
@@ -611,6 +649,16 @@ def _shown(trial: Trial, arrays: list[np.ndarray]) -> dict[str, np.ndarray]:
     return shown
 
 
+def change_parameters(trial: Trial) -> bool:
+    """Give the trainable parameters of a trial other values; return whether there are any."""
+    changed = False
+    for name, value in trial.parameters().items():
+        if trial.parameter(name).parameter.trainable:
+            trial.set_parameter(name, value / 2 + 0.25)
+            changed = True
+    return changed
+
+
 def put_in_phase(trial: Trial, phase: str) -> Callable[[], None]:
     """Let the passes of a trial's net run in another phase, as an algorithm does; return what puts them back."""
     net = trial.net
@@ -647,8 +695,9 @@ def check_kernel(
     """Compare a kernel with the layer's own state; return the reason if the kernel declines, or None.
 
     Compared are tops, loss, statistics, the gradients of inputs and parameters, and the buffers after the pass; with
-    `variants` also with a row less, where one of several parameters is frozen, and in nets for a batch of one, of phase
-    validation, and of which some gradients are unwanted; with `phases` also as `check_phases` does.
+    `variants` also with a row less, where one of several parameters is frozen, in a later step with other parameters,
+    in the next batch, after `rewind` and `remember`, and in nets for a batch of one, of other phases, and of which some
+    gradients are unwanted; with `phases` also as `check_phases` does.
 
     Raises:
         AssertionError: they differ by more than `KERNEL_TOLERANCES`; the message names what and where.
@@ -665,12 +714,14 @@ def check_kernel(
                 check_phases(fast, own, name)
             if variants and example.inputs:
                 _compare_frozen(fast, own, name)
+                _compare_later(fast, own, name)
     if not variants or not example.inputs:
         return None
     wanted = example.differentiable()
     nets: list[tuple[str, Example, dict[str, Any]]] = [
         ("batch of one", example.cut(1), {}),
         ("phase validation", example, {"phase": "validation"}),
+        *((f"batch of one, phase {phase}", example.cut(1), {"phase": phase}) for phase in ("test", "predict")),
         *((f"only input {index} wanted", example, {"wanted": (index,)}) for index in wanted if len(wanted) > 1),
         *(("no input wanted", example, {"wanted": ()}) for _ in wanted[:1]),
     ]
@@ -712,6 +763,28 @@ def _compare_frozen(fast: Trial, own: Trial, name: str) -> None:
         for trial, slot in zip((own, fast), slots, strict=True):
             trial.net.withhold([slot])
         _compare_trials(fast, own, f"{name}, {slots[0].name} frozen")
+
+
+def _compare_later(fast: Trial, own: Trial, name: str) -> None:
+    """Compare them in a later step with other parameters, in the next batch, and where all begins anew."""
+    for trial in (own, fast):
+        change_parameters(trial)
+        trial.net.step = 3
+        if trial.layer.has_stats:
+            trial.op.state.reset_statistics()
+    _compare_trials(fast, own, f"{name}, in step 3 with other parameters")
+    if type(own.op.state).advance is LayerState.advance:
+        return
+    for trial in (own, fast):
+        trial.net.advance()
+    _compare_trials(fast, own, f"{name}, in the batch after advance()")
+    memory = dict(own.op.state.memory())
+    for trial in (own, fast):
+        trial.net.rewind()
+    _compare_trials(fast, own, f"{name}, after rewind()")
+    for trial in (own, fast):
+        trial.op.state.remember(memory)
+    _compare_trials(fast, own, f"{name}, after remember() of what the layer's own state has in memory()")
 
 
 def _compare_trials(fast: Trial, own: Trial, where: str, arrays: list[np.ndarray] | None = None) -> None:

@@ -212,6 +212,104 @@ class KeepsItsFirstInputKernel(GoodKernel):
             self.parameters[0].gradient[...] = sum((x * dy.memory).sum(0) for x, dy in pairs)
 
 
+@bad("against_state", "KeepsItsFirstWeightKernel, in step 3 with other parameters: top 'top0'")
+class KeepsItsFirstWeightKernel(GoodKernel):
+    kept = None
+
+    def forward(self, inputs):
+        if self.kept is None:
+            self.kept = self.parameters[0].blob.copy()
+        for x, y in zip(inputs, self.blobs, strict=True):
+            np.multiply(x.memory, self.kept, out=y.memory)
+
+
+@bad("against_state", "OnlyInTheFirstStepKernel, in step 3 with other parameters: top 'top0'")
+class OnlyInTheFirstStepKernel(GoodKernel):
+    def forward(self, inputs):
+        super().forward(inputs)
+        if self.backend.step:
+            self.blobs[0].memory[...] = 0
+
+
+@bad("against_state", "SetsUpForPredictKernel, batch of one, phase predict: top 'top0'")
+class SetsUpForPredictKernel(GoodKernel):
+    def __init__(self, layer, backend, inputs, diffs):
+        super().__init__(layer, backend, inputs, diffs)
+        self.predicts = self.phase == "predict"
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        if self.predicts:
+            self.blobs[0].memory[...] = 0
+
+
+class CarriesState(ScaledState):
+    """y = weight · x + how many batches there were before."""
+
+    count = 0
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        for y in self.blobs:
+            y += self.count
+
+    def advance(self):
+        self.count += 1
+
+    def rewind(self):
+        self.count = 0
+
+    def memory(self):
+        return {"count": self.count}
+
+    def remember(self, memory):
+        self.count = int(memory["count"])
+
+
+class CarriesKernel(GoodKernel):
+    """The same."""
+
+    count = 0
+    advance, rewind, memory = CarriesState.advance, CarriesState.rewind, CarriesState.memory
+    remember = CarriesState.remember
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        for y in self.blobs:
+            y.memory[...] += self.count
+
+
+class NeverAdvancesKernel(CarriesKernel):
+    def advance(self):
+        pass
+
+
+class NeverRewindsKernel(CarriesKernel):
+    def rewind(self):
+        pass
+
+
+class NeverRemembersKernel(CarriesKernel):
+    def remember(self, memory):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        (CarriesKernel, ""),
+        (NeverAdvancesKernel, "in the batch after advance()"),
+        (NeverRewindsKernel, "after rewind()"),
+        (NeverRemembersKernel, "after remember() of what the layer's own state has in memory()"),
+    ],
+)
+def test_what_goes_from_batch_to_batch_is_compared(kernel, words):
+    suite = kernel_suite(kernel, examples=lambda _: [Example({"state": CarriesState}, [(4, 3)])])
+    found = failures(suite, dtypes=["float64"], without=besides(suite, "test_against_state", False))
+    assert bool(found) == bool(words)
+    assert words in str(found.get("test_against_state", ""))
+
+
 @bad("against_state", "NeverOneRecordKernel, batch of one: top 'top0'")
 class NeverOneRecordKernel(GoodKernel):
     def forward(self, inputs):
@@ -328,7 +426,7 @@ class NeverFrozenKernel(GoodKernel):
         self.parameters[0].gradient[...] *= 1
 
 
-@bad("phases", "NotInPredictKernel, phase predict: top 'top0'")
+@bad("against_state", "NotInPredictKernel, batch of one, phase predict: top 'top0'")
 class NotInPredictKernel(GoodKernel):
     def forward(self, inputs):
         if self.phase != "predict":

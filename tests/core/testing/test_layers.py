@@ -25,6 +25,7 @@ from run_suite import besides, failures, kit_tests, one_or_all
 from small_suites import (
     BothGradientsOrNone,
     Mean,
+    MeanLayer,
     MeanState,
     Scaled,
     ScaledLayer,
@@ -81,6 +82,41 @@ class WrongInValidation(ScaledState):
         super().forward(inputs)
         if self.phase == "validation":
             self.blobs[0][...] = 0
+
+
+@broken(Scaled, "forward", "top 'top0' .with other parameters, in the same net")
+class KeepsItsFirstWeight(ScaledState):
+    kept = None
+
+    def forward(self, inputs):
+        if self.kept is None:
+            self.kept = self.parameters[0].blob.copy()
+        for x, y in zip(inputs, self.blobs, strict=True):
+            self.backend.xp.multiply(x, self.kept, out=y)
+
+
+class CountingState(ScaledState):
+    """It counts its batches in a buffer; this keeps its promises."""
+
+    phases = ("train",)
+
+    def __init__(self, layer, backend, inputs, diffs):
+        super().__init__(layer, backend, inputs, diffs)
+        self.parameters.append(Parameter("count", (1,), init=Constant(), trainable=False))
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        if self.phase in self.phases:
+            self.parameters[1].blob[0] += 1
+
+
+def test_a_layer_that_changes_its_buffer_in_training_passes():
+    assert failures(type("S", (Scaled,), {"state": CountingState}), dtypes=["float64"]) == {}
+
+
+@broken(Scaled, "forward", "forward changes 'count' in phase validation; only in phase train")
+class CountsInValidation(CountingState):
+    phases = ("train", "validation")
 
 
 @broken(Scaled, "gradients", "gradient of input 0")
@@ -384,6 +420,28 @@ class AddsToRowsThatDoNotCount(CountedState):
 class AnotherStatistic(MeanState):
     def dump_statistics(self):
         return {"average": super().dump_statistics()["mean"]}
+
+
+class SaysMeanLayer(MeanLayer, statistics={"mean": ("lower", "")}):
+    """It says what it counts."""
+
+
+@broken(Mean, "traits", "dump_statistics gives average, but the class line declares mean", layer=SaysMeanLayer)
+class CountsWhatItDoesNotSay(MeanState):
+    def dump_statistics(self):
+        return {"average": super().dump_statistics()["mean"]}
+
+
+@pytest.mark.parametrize(("part", "words"), [(0, "has statistics"), (1, "has a loss")])
+def test_a_reference_gives_all_that_the_layer_promises(part, words):
+    class HalfAReference(Mean):
+        def reference(self, layer, inputs, parameters):
+            return super().reference(layer, inputs, parameters)[part]
+
+    others = besides(HalfAReference, "test_forward", False)
+    found = failures(HalfAReference, dtypes=["float64"], without=others)["test_forward"]
+    assert isinstance(found, ContractError)
+    assert f"HalfAReference: the layer {words}" in str(found)
 
 
 @broken(Mean, "traits", "has_stats, but dump_statistics gives nothing")
