@@ -15,7 +15,7 @@ from nacre import (
     registry,
 )
 from nacre.testing.kernels import KernelTests
-from nacre.testing.trial import Example, with_kernel, without_kernels
+from nacre.testing.trial import Example, Trial, layer_of, with_kernel, without_kernels
 from nacre_layers.initializers import Constant
 from nacre_layers.neurons import ReLU
 from run_suite import besides, failures, kit_tests, one_or_all
@@ -93,6 +93,31 @@ def test_a_good_kernel_passes():
     recorded = []
     assert failures(Kernel, recorded) == {}
     assert ("served", 4) in recorded and ("declined", []) in recorded
+
+
+class SumsInAnotherOrderKernel(GoodKernel):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        self.parameters[0].gradient[...] = np.cumsum(inputs[0].memory * self.blobs_diff[0].memory, 0)[-1]
+
+
+class LeavesOneOutKernel(GoodKernel):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        self.parameters[0].gradient[...] -= inputs[0].memory[7] * self.blobs_diff[0].memory[7]
+
+
+@pytest.mark.parametrize("kernel", [SumsInAnotherOrderKernel, LeavesOneOutKernel])
+def test_roundings_of_terms_that_cancel_are_no_mistake(kernel):
+    x = np.random.default_rng(0).uniform(-1, 1, (3001, 1)).astype(np.float32)
+    example = Example({"state": ScaledState}, [x])
+    trial = Trial(lambda one: layer_of(ScaledLayer, one), example, backend="numpy", dtype="float32")
+    (dy,) = trial.probe_weights()
+    trial.shutdown()
+    x[-1] += (0.02 - (x * dy).sum(dtype=float)) / dy[-1]  # so much is left
+    suite = kernel_suite(kernel, examples=lambda _: [Example({"state": ScaledState}, [x])])
+    found = failures(suite, dtypes=["float32"], without=besides(suite, "test_against_state", False))
+    assert bool(found) == (kernel is LeavesOneOutKernel), found
 
 
 class ShiftedKernel(GoodKernel):
