@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 47 };
+enum { HELPER_VERSION = 48 };
 
 enum kind {
     PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, PAIR_LOSS, PAIR_LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -449,9 +449,10 @@ struct product_gradient {
     int64_t tiles, by_columns; /* set as it runs */
 };
 
-enum { PAIRS_DEEP = 128, PAIRS_MANY = 512 }; /* pairs of rows, and columns of x and of dy, at a time */
+/* Pairs of rows, and columns of x and of dy, at a time; and the bytes that a worker needs for them. */
+enum { PAIRS_DEEP = 128, PAIRS_MANY = 512, PAIRS_ROOM = 528384 };
 
-/* The same sums where x and dy are of bf16: see pairs.c. Scratch: 2 * PAIRS_MANY * PAIRS_DEEP pairs for each worker. */
+/* The same sums where x and dy are of bf16: see pairs.c. */
 struct pairs_gradient {
     const void *x, *dy;
     float *dw, *db;

@@ -9,6 +9,8 @@
 #if defined(__x86_64__)
 
 enum { DEEP = PAIRS_DEEP, MANY = PAIRS_MANY, HIGH = 8, CHAINS = 4, PANEL = DEEP * LANES + LANES };
+enum { ROOM = MANY / LANES * PANEL }; /* pairs of a matrix, of so many columns */
+_Static_assert(2 * ROOM * sizeof(uint32_t) == PAIRS_ROOM, "another room");
 
 /* Up to MANY columns of up to 2 * DEEP rows of a matrix, whose rows are `apart`. */
 struct part {
@@ -93,7 +95,7 @@ static inline void fetch_rows(const struct part *p, int64_t start, int64_t stop)
 
 /* Some rows of dw, and some of its columns. What is laid next is fetched before: some of its rows ahead of each tile. */
 ON_BF16 static void some_sums(const struct pairs_gradient *o, int64_t top, int64_t end, int64_t from, int64_t to, uint32_t *dy) {
-    uint32_t *x = dy + MANY / LANES * PANEL;
+    uint32_t *x = dy + ROOM;
     for (int64_t begin = 0; begin < o->rows; begin += 2 * DEEP)
         for (int64_t first = top; first < end; first += MANY) {
             const struct part tops = part_of(o->dy, o->outputs, begin, o->rows, first, end);
@@ -126,7 +128,7 @@ ON_BF16 static void some_sums(const struct pairs_gradient *o, int64_t top, int64
 /* Pieces are panels of dy, or pairs of panels of x. */
 static void multiply(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const struct pairs_gradient *o = &op->pairs_gradient;
-    uint32_t *scratch = (uint32_t *)o->scratch + worker * 2 * MANY / LANES * PANEL;
+    uint32_t *scratch = (uint32_t *)o->scratch + worker * 2 * ROOM;
     if (start == stop) return;
     if (o->by_features)
         some_sums(o, 0, o->outputs, start * 2 * LANES, smaller(stop * 2 * LANES, o->features), scratch);

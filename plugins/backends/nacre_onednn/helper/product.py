@@ -101,6 +101,6 @@ def weights_in_pairs(x: str, dy: str, dw: str, db: str, *, rows: int, features: 
         "dy": (dy, 2 * rows * outputs),
         "dw": (dw, 4 * outputs * features),
         "db": (db, 4 * outputs),
-        "scratch": ("scratch", workers * 4 * 2 * CONSTANTS["PAIRS_MANY"] * (CONSTANTS["PAIRS_DEEP"] + 1)),
+        "scratch": ("scratch", workers * CONSTANTS["PAIRS_ROOM"]),
     }
     return [HelperCall(buffers, "pairs_gradient", {"rows": rows, "outputs": outputs, "features": features}, workers)]
