@@ -20,7 +20,7 @@ import h5py
 import numpy as np
 
 from nacre import DataError, nearest
-from nacre.files import Watched, check_file
+from nacre.files import Watched, check_file, os_errors
 
 from .hdf5_chunks import DEFLATE, FLETCHER32, LZF, SHUFFLE
 from .hdf5_texts import texts_of
@@ -194,8 +194,8 @@ def readable(where: str) -> Generator[None]:
             message = f"truncated: it has {int(sizes[1]):,} of {int(sizes[2]):,} bytes" if sizes else "truncated"
             raise DataError(f"{where}: {message}", "copy or convert it again") from error
         if isinstance(error, OSError) and error.errno:
-            message = f"{where}: cannot be read: {os.strerror(error.errno)}"
-            raise DataError(message, "check the folder and its permissions, or use another one") from error
+            with os_errors(Path(where), "cannot be read", DataError):
+                raise OSError(error.errno, os.strerror(error.errno)) from error
         inner = re.fullmatch(r"[^(]*\((.*)\)", reason)  # h5py: "Unable to synchronously open file (reason)"
         reason = inner[1] if inner else reason
         raise DataError(f"{where}: cannot be read as HDF5: {reason or type(error).__name__}") from error
