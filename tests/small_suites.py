@@ -84,6 +84,29 @@ class ShiftedState(ScaledState):
             self.parameters[1].gradient[...] = sum(dy.sum(axis=0) for dy in self.blobs_diff)
 
 
+class CarriesACount(ScaledState):
+    """y = weight · x + how many batches there were before; this keeps its promises."""
+
+    count = 0
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        for y in self.blobs:
+            y += self.count
+
+    def advance(self):
+        self.count += 1
+
+    def rewind(self):
+        self.count = 0
+
+    def memory(self):
+        return {"count": self.count}
+
+    def remember(self, memory):
+        self.count = int(memory["count"])
+
+
 class BothGradientsOrNone:
     """A mistake of a `ShiftedState`, or of its kernel: where the weight is frozen, nothing is written for the shift."""
 

@@ -805,7 +805,7 @@ def _compare_trials(fast: Trial, own: Trial, where: str, arrays: list[np.ndarray
         op = fast.computing
         fast.spoil(op.diff_arrays, [one.gradient for one in op.state.parameters])
         expected = own.gradients()
-        terms = sum(float(np.sum(one**2)) for one in own.probe_weights()) if own.tops else 0.0
+        terms = sum(float(np.sum(one**2)) for one in own.probe_weights())
         for name, gradient in fast.gradients().items():
             if not both_zero(gradient, expected[name], expected.values()):
                 least = 0.0 if name.startswith("input ") else CANCELLED * terms**0.5

@@ -127,16 +127,10 @@ class StateTests(Suite):
             before = trial.parameters()
             trial.forward()
             self._check_untouched(trial, before, "forward")
-            if not trial.differentiates:
-                return
-            trial.net.backward()
-            self._check_untouched(trial, before, "backward")
-            if trial.tops and not any(op.aliases for op in trial.ops):
-                for index, (top, weights) in enumerate(zip(trial.tops, trial.probe_weights(), strict=True)):
-                    if top not in trial.layer.tops_without_gradient():
-                        what = f"backward writes into blobs_diff[{index}], the gradient of top '{top}'"
-                        _exactly(trial.net.gradient(top), weights, f"{what}, but it may only write into diffs")
-            self._check_own_gradients(trial)
+            if trial.differentiates:
+                trial.net.backward()
+                self._check_untouched(trial, before, "backward")
+                self._check_gradients_of_tops(trial)
 
     def _check_untouched(self, trial: Trial, before: Mapping[str, np.ndarray], method: str) -> None:
         for index, (bottom, array) in enumerate(zip(trial.layer.bottoms, trial.arrays, strict=True)):
@@ -149,15 +143,18 @@ class StateTests(Suite):
             if f"{trial.layer.name}/{name}" in frozen:
                 _exactly(value, before[name], f"{method} changes the parameter '{name}', which only the solver may")
 
-    def _check_own_gradients(self, trial: Trial) -> None:
-        """Check what a kernel itself sees of the gradients of tops; what it applies itself, a neuron, may change it."""
+    def _check_gradients_of_tops(self, trial: Trial) -> None:
+        """Check what the net reads of the gradients of tops, and what a kernel sees, unless a neuron may change it."""
         state, outputs = trial.computing.state, trial.computing.outputs
-        if not trial.tops or (trial.layer.has_neuron and not is_identity(trial.layer.neuron)):
-            return
+        shares = any(op.aliases for op in trial.ops)
+        applies = trial.layer.has_neuron and not is_identity(trial.layer.neuron)
         for index, (top, weights) in enumerate(zip(trial.tops, trial.probe_weights(), strict=True)):
-            what = f"backward writes into blobs_diff[{index}], the gradient of top '{top}', but it may only write into"
-            for own in _own(trial, outputs, state.blobs_diff, top, weights):
-                _exactly(own, weights, f"{what} diffs")
+            what = f"backward writes into blobs_diff[{index}], the gradient of top '{top}'"
+            what = f"{what}, but it may only write into diffs"
+            if not shares and top not in trial.layer.tops_without_gradient():
+                _exactly(trial.net.gradient(top), weights, what)
+            for own in () if applies else _own(trial, outputs, state.blobs_diff, top, weights):
+                _exactly(own, weights, what)
 
     @only(READS)
     @after("shapes")

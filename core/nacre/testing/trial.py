@@ -399,7 +399,9 @@ class Trial:
         return self.net.losses()[self.layer.name]
 
     def probe_weights(self) -> list[np.ndarray]:
-        """Return the weights of the probe, which are the gradients of what it sees."""
+        """Return the weights of the probe, which are the gradients of what it sees: none without tops."""
+        if not self.tops:
+            return []
         state = self.net.node_ops["probe"].state
         assert isinstance(state, ProbeState)
         return [self.net.backend.to_host(weight) for weight in state.weights]

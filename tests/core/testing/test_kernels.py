@@ -19,7 +19,7 @@ from nacre.testing.trial import Example, Trial, layer_of, with_kernel, without_k
 from nacre_layers.initializers import Constant
 from nacre_layers.neurons import ReLU
 from run_suite import besides, failures, kit_tests, one_or_all
-from small_suites import BothGradientsOrNone, Scaled, ScaledLayer, ScaledState, ShiftedState
+from small_suites import BothGradientsOrNone, CarriesACount, Scaled, ScaledLayer, ScaledState, ShiftedState
 
 # Kernels
 
@@ -268,35 +268,12 @@ class SetsUpForPredictKernel(GoodKernel):
             self.blobs[0].memory[...] = 0
 
 
-class CarriesState(ScaledState):
-    """y = weight · x + how many batches there were before."""
-
-    count = 0
-
-    def forward(self, inputs):
-        super().forward(inputs)
-        for y in self.blobs:
-            y += self.count
-
-    def advance(self):
-        self.count += 1
-
-    def rewind(self):
-        self.count = 0
-
-    def memory(self):
-        return {"count": self.count}
-
-    def remember(self, memory):
-        self.count = int(memory["count"])
-
-
 class CarriesKernel(GoodKernel):
-    """The same."""
+    """The same as `CarriesACount`."""
 
     count = 0
-    advance, rewind, memory = CarriesState.advance, CarriesState.rewind, CarriesState.memory
-    remember = CarriesState.remember
+    advance, rewind, memory = CarriesACount.advance, CarriesACount.rewind, CarriesACount.memory
+    remember = CarriesACount.remember
 
     def forward(self, inputs):
         super().forward(inputs)
@@ -329,7 +306,7 @@ class NeverRemembersKernel(CarriesKernel):
     ],
 )
 def test_what_goes_from_batch_to_batch_is_compared(kernel, words):
-    suite = kernel_suite(kernel, examples=lambda _: [Example({"state": CarriesState}, [(4, 3)])])
+    suite = kernel_suite(kernel, examples=lambda _: [Example({"state": CarriesACount}, [(4, 3)])])
     found = failures(suite, dtypes=["float64"], without=besides(suite, "test_against_state", False))
     assert bool(found) == bool(words)
     assert words in str(found.get("test_against_state", ""))

@@ -24,6 +24,7 @@ from nacre_layers.initializers import Constant
 from run_suite import besides, failures, kit_tests, one_or_all
 from small_suites import (
     BothGradientsOrNone,
+    CarriesACount,
     Mean,
     MeanLayer,
     MeanState,
@@ -293,29 +294,6 @@ class Forgets(ScaledState):
 class RemembersAnObject(ScaledState):
     def memory(self):
         return {"layer": self.layer}
-
-
-class CarriesACount(ScaledState):
-    """y = weight · x + how many batches there were before; this keeps its promises."""
-
-    count = 0
-
-    def forward(self, inputs):
-        super().forward(inputs)
-        for y in self.blobs:
-            y += self.count
-
-    def advance(self):
-        self.count += 1
-
-    def rewind(self):
-        self.count = 0
-
-    def memory(self):
-        return {"count": self.count}
-
-    def remember(self, memory):
-        self.count = int(memory["count"])
 
 
 @broken(Scaled, "memory", r"top 'top0' after rewind\(\), beside that of the first batch")
