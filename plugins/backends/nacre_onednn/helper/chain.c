@@ -6,7 +6,6 @@
 #include "neurons.h"
 
 enum { CHUNK = 128 };
-enum { LONG_CHUNK = 8 * CHUNK }; /* of slopes: reading as a register what was just written number by number has to wait */
 
 /* The last numbers, less than a chunk; not inlined, so that the masks of its vectors are not made for each chunk. */
 __attribute__((noinline)) static const float *read_rest(const void *from, int64_t index, int64_t count, int narrow, float *room) {
@@ -131,22 +130,6 @@ INLINE void go_aside(const struct link *link, const float *x, const float *o, co
     }
 }
 
-/* In bf16 a function has no more than 65,536 results: to look them up takes a third of the time of an exponential. Not in
- * VERSIONS, since instructions that gather take longer than single loads; nor through registers of floats, whose upper parts
- * would have to be kept. */
-__attribute__((noinline)) static void read_table(const uint16_t *x, int64_t count, const float *table, float *out) {
-#pragma GCC unroll 8
-    for (int64_t i = 0; i < count; i++) memcpy(out + i, table + x[i], sizeof *out);
-}
-
-static void look_up_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const uint16_t *x = op->look_up.x, *results = op->look_up.results;
-    uint16_t *y = op->look_up.y;
-    (void)worker;
-#pragma GCC unroll 8
-    for (int64_t i = start; i < stop; i++) y[i] = results[x[i]];
-}
-
 INLINE void chain_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const struct chain *c = &op->chain;
     int narrow = (int)c->narrow;
@@ -219,22 +202,8 @@ INLINE void chain_gradient_some(const struct operation *op, int64_t start, int64
     }
 }
 
-/* The gradient of a neuron alone whose slopes are looked up, in bf16. */
-INLINE void slope_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const struct chain *c = &op->chain;
-    float slopes[LONG_CHUNK];
-    (void)worker;
-    for (int64_t at = start; at < stop; at += LONG_CHUNK) {
-        int64_t count = smaller(LONG_CHUNK, stop - at);
-        read_table((const uint16_t *)c->x + at, count, c->slopes, slopes);
-#pragma GCC ivdep
-        for (int64_t i = 0; i < count; i++) put(c->dx, at + i, get(c->dy, at + i, 1) * slopes[i], 1);
-    }
-}
-
 VERSIONS(chain_some)
 VERSIONS(chain_gradient_some)
-VERSIONS(slope_some)
 
 static void share_chunks(const struct machine *machine, const struct operation *op, work_t work) {
     int64_t cost = 0, size = op->chain.size;
@@ -247,10 +216,8 @@ void run_chain(const struct machine *machine, const struct operation *op) {
 }
 
 void run_chain_gradient(const struct machine *machine, const struct operation *op) {
-    share_chunks(machine, op, op->chain.slopes ? best_slope_some() : best_chain_gradient_some());
-}
-
-void run_look_up(const struct machine *machine, const struct operation *op) {
-    int64_t size = op->look_up.size;
-    share_out(machine, op, look_up_some, size, EXPENSIVE * size > ALONE ? CHUNK : size);
+    if (op->chain.slopes)
+        run_slopes(machine, op);
+    else
+        share_chunks(machine, op, best_chain_gradient_some());
 }

@@ -58,7 +58,7 @@ struct operation {
 };
 
 extern int64_t instructions; /* those that may be used; see processor.c */
-extern int fetches_itself;   /* whether the processor reads ahead as fast as it can where memory is read in order */
+extern int amd;              /* whether the processor is one of AMD's */
 
 /* Does the pieces from `start` to `stop` of an operation. */
 typedef void (*work_t)(const struct operation *op, int64_t start, int64_t stop, int64_t worker);
@@ -154,7 +154,8 @@ run_t run_softmax, run_softmax_gradient;                          /* softmax.c *
 run_t run_pooling, run_pooling_gradient;                          /* pooling.c */
 run_t run_mean;                                                   /* mean.c */
 run_t run_lrn, run_lrn_gradient;                                  /* lrn.c */
-run_t run_chain, run_chain_gradient, run_look_up;                 /* chain.c */
+run_t run_chain, run_chain_gradient;                              /* chain.c */
+run_t run_look_up, run_slopes;                                    /* tables.c */
 run_t run_batch_norm;                                             /* batch_norm.c: both passes */
 run_t run_columns, run_columns_sum;                                /* columns.c */
 run_t run_fold;                                                   /* fold.c */

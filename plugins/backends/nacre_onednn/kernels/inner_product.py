@@ -138,7 +138,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         if stage == "forward" and PANELS in self.in_panels and self.waits_for_weights:
             return (PANELS,)
         pairs = in_pairs(self.dtype) if stage == "weights" else ()
-        return (PRODUCT, GEMM, PACKED, *((FEW,) if self.ours.usual else ()), *self.in_panels, *pairs)
+        return (*pairs, PRODUCT, GEMM, PACKED, *((FEW,) if self.ours.usual else ()), *self.in_panels)
 
     @property
     def waits_for_weights(self) -> bool:

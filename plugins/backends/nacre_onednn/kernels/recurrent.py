@@ -153,7 +153,7 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
             return (BY_UNITS, BY_IMAGES)
         ours = own_ways(self.dtype)
         if what in ("weights", "hidden weights"):
-            return (PACKED, GEMM, PRODUCT, TOP, BOTTOM, *ours, *in_pairs(self.dtype))
+            return (*in_pairs(self.dtype), PACKED, GEMM, PRODUCT, TOP, BOTTOM, *ours)
         return (PACKED, GEMM, PRODUCT, *ours) if what in ("inputs", "data") else ("",)
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
