@@ -314,7 +314,8 @@ def test_weights_made_narrow_by_the_forward_pass_are_those_of_this_iteration(for
     ids=str,
 )
 def test_neurons_have_the_bits_of_float32_rounded_for_every_number(neuron: Any) -> None:
-    numbers, links = np.resize(np.arange(1 << 16, dtype=np.uint16), (1 << 16) + 13), [link_of(neuron)]  # no whole registers
+    some_again = (1 << 16) + 13  # which fill no register
+    numbers, links = np.resize(np.arange(1 << 16, dtype=np.uint16), some_again), [link_of(neuron)]
     known = links[0].reads
     found: list[list[Any]] = []
     for narrow in (True, False):

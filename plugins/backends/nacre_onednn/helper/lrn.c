@@ -23,16 +23,18 @@ static struct window window(const struct lrn *l) {
     };
 }
 
-/* n^-power; that of AlexNet, 0.75, by two roots, which take less time. */
-INLINE void divide(const struct window *l, const float *number, const float *n, float *to, int64_t count) {
+INLINE float norm_of(const struct window *l, float sum) { return l->shift + l->scale * sum; }
+
+/* number n^-power, where n is the norm of a sum; the power of AlexNet, 0.75, by two roots, which take less time. */
+INLINE void divide(const struct window *l, const float *number, const float *sums, float *to, int64_t count) {
     if (l->power == 0.75f)
 #pragma GCC ivdep /* `to` may be `number` */
         for (int64_t i = 0; i < count; i++) {
-            float root = sqrtf(n[i]);
+            float n = norm_of(l, sums[i]), root = sqrtf(n);
             to[i] = number[i] / (root * sqrtf(root));
         }
     else
-        for (int64_t i = 0; i < count; i++) to[i] = number[i] / powf(n[i], l->power);
+        for (int64_t i = 0; i < count; i++) to[i] = number[i] / powf(norm_of(l, sums[i]), l->power);
 }
 
 /* The channels of a pixel beside one another, or back. */
@@ -50,13 +52,13 @@ INLINE void write_pixel(const struct window *l, void *images, int64_t pixel, con
 
 /* Sums of windows of `count` numbers, before which lie zeros for what is `down` of the first, and behind for `up`. */
 INLINE void windows(const float *from, float *sums, int64_t count, int64_t reach) {
+    if (reach == 5) { /* AlexNet's, in one pass; the bits are the same */
+        for (int64_t i = 0; i < count; i++) sums[i] = from[i] + from[i + 1] + from[i + 2] + from[i + 3] + from[i + 4];
+        return;
+    }
     for (int64_t i = 0; i < count; i++) sums[i] = from[i];
     for (int64_t step = 1; step < reach; step++)
         for (int64_t i = 0; i < count; i++) sums[i] += from[i + step];
-}
-
-INLINE void norms(const struct window *l, float *n, int64_t count) {
-    for (int64_t i = 0; i < count; i++) n[i] = l->shift + l->scale * n[i];
 }
 
 /* Numbers of scratch memory that a worker has: four rows of the channels of a pixel, two of them with zeros beside. */
@@ -66,14 +68,13 @@ static int64_t room(const struct window *l) { return 4 * l->channels + 2 * (l->d
 INLINE void across_in(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
     struct window l = window(&op->lrn);
     int64_t count = l.channels, reach = l.down + 1 + l.up;
-    float *x = op->lrn.scratch + worker * room(&l), *n = x + count, *squares = n + count;
+    float *x = op->lrn.scratch + worker * room(&l), *sums = x + count, *squares = sums + count;
     for (int64_t one = 0; one < count + reach - 1; one++) squares[one] = 0;
     for (int64_t pixel = start; pixel < stop; pixel++) {
         read_pixel(&l, op->lrn.x, pixel, x, narrow);
         for (int64_t c = 0; c < count; c++) squares[l.down + c] = x[c] * x[c];
-        windows(squares, n, count, reach);
-        norms(&l, n, count);
-        divide(&l, x, n, x, count);
+        windows(squares, sums, count, reach);
+        divide(&l, x, sums, x, count);
         write_pixel(&l, op->lrn.y, pixel, x, narrow);
     }
 }
@@ -82,21 +83,21 @@ INLINE void across_in(const struct operation *op, int64_t start, int64_t stop, i
 INLINE void across_back_in(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
     struct window l = window(&op->lrn);
     int64_t count = l.channels, reach = l.down + 1 + l.up;
-    float *x = op->lrn.scratch + worker * room(&l), *n = x + count, *squares = n + count;
+    float *x = op->lrn.scratch + worker * room(&l), *sums = x + count, *squares = sums + count;
     float *parts = squares + count + reach - 1, factor = 2 * l.power * l.scale;
+    float *direct = squares + l.down, *dy = parts + l.up;
     for (int64_t one = 0; one < count + reach - 1; one++) squares[one] = parts[one] = 0;
     for (int64_t pixel = start; pixel < stop; pixel++) {
-        float *dy = parts + l.up;
         read_pixel(&l, op->lrn.x, pixel, x, narrow);
         for (int64_t c = 0; c < count; c++) squares[l.down + c] = x[c] * x[c];
-        windows(squares, n, count, reach);
-        norms(&l, n, count);
+        windows(squares, sums, count, reach);
         read_pixel(&l, op->lrn.dy, pixel, dy, narrow);
-        divide(&l, dy, n, dy, count);
-        for (int64_t c = 0; c < count; c++) squares[l.down + c] = dy[c]; /* no longer squares */
-        for (int64_t c = 0; c < count; c++) dy[c] = dy[c] * x[c] / n[c];
-        windows(parts, n, count, reach);
-        for (int64_t c = 0; c < count; c++) x[c] = squares[l.down + c] - factor * x[c] * n[c];
+        divide(&l, dy, sums, direct, count); /* where the squares were */
+#pragma GCC ivdep
+        for (int64_t c = 0; c < count; c++) dy[c] = direct[c] * x[c] / norm_of(&l, sums[c]);
+        windows(parts, sums, count, reach);
+#pragma GCC ivdep
+        for (int64_t c = 0; c < count; c++) x[c] = direct[c] - factor * x[c] * sums[c];
         write_pixel(&l, op->lrn.dx, pixel, x, narrow);
     }
 }
@@ -123,13 +124,12 @@ INLINE void add_within(const struct window *l, const void *from, int64_t row, in
 INLINE void within_in(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
     struct window l = window(&op->lrn);
     int64_t width = l.columns * l.side, size = narrow ? 2 : 4;
-    float *n = op->lrn.scratch + worker * 2 * width, *x = n + width;
+    float *sums = op->lrn.scratch + worker * 2 * width, *x = sums + width;
     for (int64_t line = start; line < stop; line++) {
         const char *plane = (const char *)op->lrn.x + line / l.rows * l.rows * width * size;
-        add_within(&l, plane, line % l.rows, l.down, l.up, n, 1, narrow);
-        norms(&l, n, width);
+        add_within(&l, plane, line % l.rows, l.down, l.up, sums, 1, narrow);
         for (int64_t i = 0; i < width; i++) x[i] = get(op->lrn.x, line * width + i, narrow);
-        divide(&l, x, n, x, width);
+        divide(&l, x, sums, x, width);
         for (int64_t i = 0; i < width; i++) put(op->lrn.y, line * width + i, x[i], narrow);
     }
 }
@@ -139,22 +139,22 @@ INLINE void within_in(const struct operation *op, int64_t start, int64_t stop, i
 INLINE void within_back_in(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
     struct window l = window(&op->lrn);
     int64_t width = l.columns * l.side, image = l.rows * width, size = narrow ? 2 : 4;
-    float *parts = op->lrn.scratch + worker * (2 * image + width), *direct = parts + image, *n = direct + image;
+    float *parts = op->lrn.scratch + worker * (2 * image + width), *direct = parts + image, *sums = direct + image;
     float factor = 2 * l.power * l.scale;
     for (int64_t plane = start; plane < stop; plane++) {
         int64_t at = plane * image;
         for (int64_t row = 0; row < l.rows; row++) {
             float *dy = direct + row * width, *part = parts + row * width;
-            add_within(&l, (const char *)op->lrn.x + at * size, row, l.down, l.up, n, 1, narrow);
-            norms(&l, n, width);
+            add_within(&l, (const char *)op->lrn.x + at * size, row, l.down, l.up, sums, 1, narrow);
             for (int64_t i = 0; i < width; i++) dy[i] = get(op->lrn.dy, at + row * width + i, narrow);
-            divide(&l, dy, n, dy, width);
-            for (int64_t i = 0; i < width; i++) part[i] = dy[i] * get(op->lrn.x, at + row * width + i, narrow) / n[i];
+            divide(&l, dy, sums, dy, width);
+            for (int64_t i = 0; i < width; i++)
+                part[i] = dy[i] * get(op->lrn.x, at + row * width + i, narrow) / norm_of(&l, sums[i]);
         }
         for (int64_t row = 0; row < l.rows; row++) {
-            add_within(&l, parts, row, l.up, l.down, n, 0, 0);
+            add_within(&l, parts, row, l.up, l.down, sums, 0, 0);
             for (int64_t i = row * width; i < (row + 1) * width; i++)
-                put(op->lrn.dx, at + i, direct[i] - factor * get(op->lrn.x, at + i, narrow) * n[i - row * width],
+                put(op->lrn.dx, at + i, direct[i] - factor * get(op->lrn.x, at + i, narrow) * sums[i - row * width],
                     narrow);
         }
     }

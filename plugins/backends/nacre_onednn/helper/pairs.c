@@ -43,9 +43,12 @@ ON_BF16 static void lay_pairs(const struct part *p, uint32_t *to) {
     }
 }
 
-/* Eight rows of a panel of dy by two panels of x; `rows` and `columns` of dw are left, which has sums already if it `adds`. */
+/* What becomes of sums: they are written, past the caches or not, or are added to those that dw has. */
+enum { WRITTEN_PAST, WRITTEN, ADDED };
+
+/* Eight rows of a panel of dy by two panels of x; `rows` and `columns` of dw are left. */
 ON_BF16 static void multiply_pairs(const uint32_t *dy, const uint32_t *x, int64_t pairs, float *dw, int64_t apart,
-                                   int64_t rows, int64_t columns, int adds) {
+                                   int64_t rows, int64_t columns, int how) {
     __m512 sums[HIGH][2];
 #pragma GCC unroll 8
     for (int row = 0; row < HIGH; row++) sums[row][0] = sums[row][1] = _mm512_setzero_ps();
@@ -65,7 +68,10 @@ ON_BF16 static void multiply_pairs(const uint32_t *dy, const uint32_t *x, int64_
             const int64_t count = columns - half * LANES;
             if (row >= rows || count <= 0) continue;
             float *to = dw + half * LANES;
-            store_first(to, count, adds ? _mm512_add_ps(load_first(to, count), sums[row][half]) : sums[row][half]);
+            if (how == WRITTEN_PAST)
+                STREAM(to, sums[row][half]);
+            else
+                store_first(to, count, how == ADDED ? _mm512_add_ps(load_first(to, count), sums[row][half]) : sums[row][half]);
         }
 }
 
@@ -96,6 +102,8 @@ static inline void fetch_rows(const struct part *p, int64_t start, int64_t stop)
 /* Some rows of dw, and some of its columns. What is laid next is fetched before: some of its rows ahead of each tile. */
 ON_BF16 static void some_sums(const struct pairs_gradient *o, int64_t top, int64_t end, int64_t from, int64_t to, uint32_t *dy) {
     uint32_t *x = dy + ROOM;
+    const int large = 4 * o->outputs * o->features > LARGE && o->features % LANES == 0 && (uintptr_t)o->dw % ALIGNMENT == 0;
+    const int past = large && o->rows <= 2 * DEEP;
     for (int64_t begin = 0; begin < o->rows; begin += 2 * DEEP)
         for (int64_t first = top; first < end; first += MANY) {
             const struct part tops = part_of(o->dy, o->outputs, begin, o->rows, first, end);
@@ -119,10 +127,11 @@ ON_BF16 static void some_sums(const struct pairs_gradient *o, int64_t top, int64
                         fetch_rows(&next, fetched, fetched + some);
                         fetch_rows(&above, fetched, fetched + some);
                         multiply_pairs(dy + row / LANES * PANEL + row % LANES, x + column / LANES * PANEL, pairs, dw, o->features,
-                                       rows, columns, begin > 0);
+                                       rows, columns, past ? WRITTEN_PAST : begin > 0 ? ADDED : WRITTEN);
                     }
             }
         }
+    if (past) _mm_sfence(); /* other threads see what was written straight to memory */
 }
 
 /* Pieces are panels of dy, or pairs of panels of x. */

@@ -52,9 +52,11 @@ ON_BF16 static double move_copied(float *w, const float *g, float *v, uint16_t *
     const __mmask16 all = 0xFFFF;
     __m512 sum = _mm512_setzero_ps(), by = _mm512_set1_ps(rate), kept = _mm512_set1_ps(momentum);
     int64_t i = 0;
-    if (2 * size > LARGE)
+    if (2 * size > LARGE) {
         for (; i + LANES <= size; i += LANES)
             sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, all, 1));
+        _mm_sfence(); /* other threads see what was written straight to memory */
+    }
     for (; i + LANES <= size; i += LANES)
         sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, all, 0));
     if (i < size)
