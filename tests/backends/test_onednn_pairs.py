@@ -57,7 +57,7 @@ def results(given: dict[str, Any], threads: int, *, bias: bool = True) -> dict[s
 @example(rows=3 * DEEP + 1, features=33, outputs=17, threads=2, bias=True)
 @example(rows=9, features=2 * MANY + 1, outputs=MANY + 3, threads=1, bias=True)
 @example(rows=DEEP + 7, features=MANY + 40, outputs=2 * MANY + 9, threads=3, bias=False)
-@example(rows=5, features=1040, outputs=1030, threads=2, bias=True)  # large: written past the caches, but for the next two
+@example(rows=5, features=1040, outputs=1030, threads=2, bias=True)  # written past the caches; the next are not
 @example(rows=DEEP + 1, features=1040, outputs=1030, threads=2, bias=True)
 @example(rows=5, features=1041, outputs=1030, threads=2, bias=True)
 def test_gradients_agree_with_numpy(rows: int, features: int, outputs: int, threads: int, *, bias: bool) -> None:
