@@ -16,6 +16,7 @@ from helper_calls import run
 from mixed_nets import from_file, trained
 from nacre import ConfigError, InputLayer, Layer, Net, Own, Solver, open_backend
 from nacre.config import dumps, load
+from nacre.testing import Example, KernelTests
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
@@ -47,6 +48,7 @@ from nacre_onednn.kernels.chain import backward_call, forward_call
 from nacre_onednn.kernels.neurons import link_of
 from nacre_onednn.kernels.products import GEMM, PACKED, PRODUCT
 from nacre_solvers import SGD
+from run_suite import failures, kit_tests
 from small_layers import AddLayer, AddState
 
 if reason := OnednnBackend.unusable():
@@ -377,3 +379,83 @@ def test_a_kernel_of_another_package_gets_bf16_if_it_says_so(kernel: Any, dtype:
     assert kernel.found[-1] == dtype
     if kernel is Seen:
         assert distance(results[1], results[0]) < 2e-2
+
+
+class SumKernel(AddState, dtypes=("float32", "bf16")):
+    """A right kernel, of both types."""
+
+    def forward(self, inputs: list[Any]) -> None:
+        self.put(self.blobs[0], sum(self.get(one) for one in inputs))
+
+    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
+        for dx in diffs:
+            if dx is not None:
+                self.put(dx, self.get(self.blobs_diff[0]))
+
+    def get(self, blob: Any) -> Any:
+        return widened(blob.memory) if blob.dtype == "bf16" else blob.memory
+
+    def put(self, blob: Any, numbers: Any) -> None:
+        blob.memory[...] = rounded(numbers) if blob.dtype == "bf16" else numbers
+
+
+class BitsAsNumbers(SumKernel):
+    """Adds up the bits of bf16."""
+
+    def get(self, blob: Any) -> Any:
+        return blob.memory.astype(np.float32)
+
+
+class FewDigits(SumKernel):
+    """Has three digits less than bf16."""
+
+    def put(self, blob: Any, numbers: Any) -> None:
+        blob.memory[...] = rounded(numbers) & 0xFFF8 if blob.dtype == "bf16" else numbers
+
+
+class WrongGradient(SumKernel):
+    """Halves the gradient in bf16."""
+
+    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
+        super().backward(inputs, diffs)
+        for dx in diffs:
+            if dx is not None and dx.dtype == "bf16":
+                self.put(dx, self.get(dx) / 2)
+
+
+@needs_bf16
+@pytest.mark.parametrize(
+    ("tested", "error"),
+    [(SumKernel, ""), (BitsAsNumbers, "top 'top0'"), (FewDigits, "top 'top0'"), (WrongGradient, "gradient of input 0")],
+)
+def test_the_kit_compares_kernels_in_bf16_if_they_know_it(tested: Any, error: str) -> None:
+    class Kernel(KernelTests):
+        layer = AddLayer
+        kernel = tested
+        backend_name = "onednn"
+
+        def examples(self) -> Any:
+            yield Example(inputs=[(4, 24), (4, 24)])
+
+    found = failures(Kernel, backend="onednn", dtypes=("float32",), without=kit_tests(Kernel) - {"test_narrow"})
+    assert list(found) == (["test_narrow"] if error else [])
+    if error:
+        assert f"{tested.__name__}, in bf16: {error}: off by" in str(found["test_narrow"])
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "checked"), [(("float32",), False), (("float32", "bf16"), True), ((), False)], ids=str
+)
+def test_the_kit_asks_for_it_of_such_kernels_only(dtypes: Any, checked: bool) -> None:
+    class Known(AddState, dtypes=dtypes):
+        pass
+
+    class Kernel(KernelTests):
+        layer = AddLayer
+        kernel = Known
+        backend_name = "numpy"
+
+        def examples(self) -> Any:
+            yield Example(inputs=[(4, 24), (4, 24)])
+
+    assert ("narrow" in Kernel.required()) == checked

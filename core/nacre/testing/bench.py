@@ -57,8 +57,8 @@ def spoiled(shape: Sequence[int], dtype: str, number: float = np.nan) -> np.ndar
 def spoil(backend: Backend, arrays: Iterable[Any], number: float = np.nan) -> None:
     """Fill arrays of a backend, plain or its own, with what `spoiled` gives; None is left out."""
     for array in arrays:
-        if isinstance(array, Own) and array.layout != "plain":
-            plain = backend.empty(array.shape, array.dtype)
+        if isinstance(array, Own) and not _is_plain(array):
+            plain = backend.empty(array.shape, _dtype_of(array))
             spoil(backend, [plain], number)
             pack = Step("copy", "tested", partial(backend.pack, plain, array), backend, None, "pack")
             backend.compile([pack])()  # a backend may record the step and run it later
@@ -70,12 +70,25 @@ def spoil(backend: Backend, arrays: Iterable[Any], number: float = np.nan) -> No
             owner.from_host(host, array)
 
 
+def _is_plain(blob: Own) -> bool:
+    """Return whether a blob's memory is a plain array of its numbers, not of bits that no array's type has."""
+    return blob.layout == "plain" and str(blob.memory.dtype) == blob.dtype
+
+
+def _dtype_of(blob: Own) -> str:
+    """Return the type in which a blob's numbers come out of it: float32 of those that no array's type has."""
+    try:
+        return str(np.dtype(blob.dtype))
+    except TypeError:
+        return "float32"
+
+
 def plain_copy(backend: Backend, array: Any) -> np.ndarray:
     """Return what an array of a backend holds, plain or its own, as an array of its shape."""
     if not isinstance(array, Own):
         return np.array(backend.to_host(array))
-    if array.layout == "plain":
+    if _is_plain(array):
         return plain_copy(backend, array.memory)
-    plain = backend.empty(array.shape, array.dtype)
+    plain = backend.empty(array.shape, _dtype_of(array))
     backend.compile([Step("copy", "tested", partial(backend.unpack, array, plain), backend, None, "unpack")])()
     return plain_copy(backend, plain)

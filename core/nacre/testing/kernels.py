@@ -11,13 +11,20 @@ import pytest
 
 from ..discovery.registry import registry
 from ..errors import ContractError
+from ..protocols.array import DTYPES
+from ..protocols.backend import open_backend
 from ..protocols.state import LayerState
-from .layers import check_kernel, check_phases, run_strategy
+from .layers import check_kernel, check_narrow, check_phases, run_strategy
 from .states import DRAWS_EXAMPLES, READS, StateTests, after
 from .suite import When, only
 from .trial import Example
 
 FUSES = When("kernels with `fuses`", lambda suite: bool(suite.kernel.fuses))
+NARROW = When("kernels whose `dtypes` has narrower types, such as bf16", lambda suite: bool(_narrower(suite.kernel)))
+
+
+def _narrower(kernel: type[LayerState]) -> list[str]:
+    return [name for name in kernel.dtypes if name not in DTYPES]
 
 
 class KernelTests(StateTests):
@@ -37,8 +44,9 @@ class KernelTests(StateTests):
                 return st.builds(lambda n: Example(inputs=[(n, 2, 5, 5)]), st.integers(1, 6))
 
     Tops, losses, statistics and gradients must be those of the layer's own state on the same backend: to 1e-10 of
-    their norm in float64, and 1e-5 in float32. What the kernel declines (`dtypes`, `supports`) is no failure; it is
-    counted and recorded with the reason (`pytest -rP` shows it), and a kernel that declines everything fails.
+    their norm in float64, 1e-5 in float32, and 2e-2 in bf16, if the kernel's `dtypes` has it. What the kernel declines
+    (`dtypes`, `supports`) is no failure; it is counted and recorded with the reason (`pytest -rP` shows it), and a
+    kernel that declines everything fails.
 
     Attributes:
         layer: the class of the layer.
@@ -68,6 +76,17 @@ class KernelTests(StateTests):
             reason = check_kernel(self, (self.kernel, backend), backend, dtype, example)
         if reason:
             pytest.skip(f"the kernel declines: {reason}")
+
+    @only(NARROW)
+    @after("against_state")
+    def test_narrow(self, backend: str, example: Example) -> None:
+        """In a net that computes in such a type, the kernel gives what the layer's own state gives in float32."""
+        opened = open_backend(backend)
+        for compute in _narrower(self.kernel):
+            if compute not in opened.computes:
+                pytest.skip(opened.lacks.get(compute, f"{backend} does not compute in {compute}"))
+            if reason := check_narrow(self, (self.kernel, backend), opened, compute, example):
+                pytest.skip(f"the kernel declines: {reason}")
 
     @only(READS)
     @after("against_state")

@@ -13,13 +13,21 @@ import pytest
 from ..errors import ContractError, NacreError
 from ..fields.tables import table_of
 from ..graph.containers import inner_layers, names_in
-from ..protocols.backend import HostMemory, open_backend
+from ..protocols.array import DTYPES
+from ..protocols.backend import Backend, HostMemory, open_backend
 from ..protocols.blob import Blob
 from ..protocols.layer import PHASES, Phase, layer_type, statistic_of_classes
 from ..protocols.making import fresh
 from ..protocols.state import LayerState, SourceState
 from ..random import Random
-from .close import GRADIENT_TOLERANCES, assert_close, assert_near, assert_near_above, both_zero
+from .close import (
+    GRADIENT_TOLERANCES,
+    KERNEL_TOLERANCES,
+    assert_close,
+    assert_near,
+    assert_near_above,
+    both_zero,
+)
 from .gradients import ENTRIES, numerical_gradient, worst_error
 from .parts import check_partition, why_uncut
 from .states import (
@@ -46,6 +54,9 @@ NARROW = ("uint8", "int8", "bool")
 CANCELLED = 1 / 40
 """The share of the norm of its terms below which a parameter's gradient, such as a bias's, is what roundings leave of a
 sum whose terms cancel; it is compared as if it were so large."""
+
+CANCELLED_NARROW = 1 / 4
+"""The same in types of fewer digits than float32."""
 
 
 class LayerTests(StateTests):
@@ -737,6 +748,27 @@ def check_kernel(
     return None
 
 
+def check_narrow(
+    suite: Suite, kernel: tuple[type, str], backend: Backend, compute: str, example: Example
+) -> str | None:
+    """Compare a kernel in a net that computes in a narrower type with the layer's own state in float32.
+
+    Returns:
+        The reason if the kernel declines, or None.
+
+    Raises:
+        AssertionError: they differ by more than `KERNEL_TOLERANCES`; the message names what and where.
+    """
+    example = example.of_few_digits()
+    for one in (example, example.cut(1)) if example.inputs else (example,):
+        with suite.trial(one, backend, "float32", kernel=kernel, compute=compute) as fast:
+            if not fast.op.kernel:
+                return "; ".join(reason for _, reason in fast.op.choice.declined)
+            with suite.trial(one, backend, "float32") as own:
+                _compare_trials(fast, own, f"{kernel[0].__qualname__}, in {compute}")
+    return None
+
+
 def check_phases(fast: Trial, own: Trial, name: str) -> None:
     """Compare a kernel with the layer's own state in passes of other phases, and of one that an algorithm defines.
 
@@ -794,13 +826,16 @@ def _compare_later(fast: Trial, own: Trial, name: str) -> None:
 def _compare_trials(fast: Trial, own: Trial, where: str, arrays: list[np.ndarray] | None = None) -> None:
     for trial in (own, fast):
         trial.forward(arrays)
+    narrow = fast.net.compute_dtype not in DTYPES
+    tolerance = KERNEL_TOLERANCES[fast.net.compute_dtype]
     for name, one, other in zip(own.tops, fast.results(), own.results(), strict=True):
-        assert_near(one, other, f"{where}: top '{name}'")
+        assert_near(one, other, f"{where}: top '{name}'", tolerance)
     if own.layer.has_loss:
         dtype = own.net.dtype
-        assert_near(np.array(fast.loss(), dtype), np.array(own.loss(), dtype), f"{where}: loss")
+        assert_near(np.array(fast.loss(), dtype), np.array(own.loss(), dtype), f"{where}: loss", tolerance)
     if own.layer.has_stats:
-        assert fast.op.state.dump_statistics() == pytest.approx(own.op.state.dump_statistics()), where
+        about = pytest.approx(own.op.state.dump_statistics(), rel=tolerance if narrow else None)
+        assert fast.op.state.dump_statistics() == about, where
     if own.differentiates:
         op = fast.computing
         fast.spoil(op.diff_arrays, [one.gradient for one in op.state.parameters])
@@ -808,11 +843,12 @@ def _compare_trials(fast: Trial, own: Trial, where: str, arrays: list[np.ndarray
         terms = sum(float(np.sum(one**2)) for one in own.probe_weights())
         for name, gradient in fast.gradients().items():
             if not both_zero(gradient, expected[name], expected.values()):
-                least = 0.0 if name.startswith("input ") else CANCELLED * terms**0.5
-                assert_near_above(least, gradient, expected[name], f"{where}: gradient of {name}")
+                cancelled = CANCELLED_NARROW if narrow else CANCELLED
+                least = 0.0 if name.startswith("input ") else cancelled * terms**0.5
+                assert_near_above(least, gradient, expected[name], f"{where}: gradient of {name}", tolerance)
     found = fast.parameters()
     for name, value in own.parameters().items():
-        assert_near(found[name], value, f"{where}: parameter {name} after the pass")
+        assert_near(found[name], value, f"{where}: parameter {name} after the pass", tolerance)
 
 
 def run_strategy(suite: Suite, check: Callable[[Example], None]) -> None:

@@ -98,6 +98,17 @@ class Example:
             inputs[index] = drawn.astype(kind).astype(dtype or kind)
         return replace(self, inputs=inputs, wanted=()) if fractional else None
 
+    def of_few_digits(self) -> Example:
+        """Return the same example with the numbers that fill its shapes moved to odd multiples of 1/128.
+
+        These have no more than eight binary digits, so that bf16 has them all.
+        """
+        inputs = [
+            (np.floor(64 * array) + 0.5) / 64 if isinstance(one, tuple) else array
+            for one, array in zip(self.inputs, self.arrays(), strict=True)
+        ]
+        return replace(self, inputs=inputs, wanted=self.differentiable())
+
     def cut(self, rows: int) -> Example:
         """Return the same example with the first rows of every input only."""
         return replace(self, inputs=[one[:rows] for one in self.arrays()], wanted=self.differentiable())
@@ -272,7 +283,7 @@ class Trial:
     Args:
         make: returns a new layer.
         example: the inputs.
-        backend, dtype, phase, seed, keep, allocate: of the net.
+        backend, dtype, compute, phase, seed, keep, allocate: of the net.
         wanted: indices of the inputs whose gradients are computed; by default the example's.
         parameters: returns a parameter's value, from its name in the layer and the parameter.
         probe: whether a loss is computed from the tops.
@@ -289,6 +300,7 @@ class Trial:
         *,
         backend: str | Backend,
         dtype: str,
+        compute: str | None = None,
         parameters: Callable[[str, Any], np.ndarray | None] | None = None,
         wanted: Sequence[int] | None = None,
         phase: Phase = "train",
@@ -334,6 +346,7 @@ class Trial:
                 layers,
                 backend=backend,
                 dtype=cast("Dtype", dtype),
+                compute=compute,
                 phase=phase,
                 seed=seed,
                 keep=keep if keep == "all" else (*keep, *self.tops),
