@@ -13,9 +13,11 @@ TOLERANCES = {"float64": 1e-12, "float32": 1e-5}
 GRADIENT_TOLERANCES = {"float64": 1e-6, "float32": 1e-4}
 """The same for gradients: those of float64 against central differences, those of float32 against those of float64."""
 
-KERNEL_TOLERANCES = {"float64": 1e-10, "float32": 1e-5, "bf16": 2e-2}
-"""How much a kernel may differ from the layer's own state: norm of the difference, relative to the norm; in bf16
-from the state in float32."""
+KERNEL_TOLERANCES = {"float64": 1e-10, "float32": 1e-5}
+"""How much a kernel may differ from the layer's own state: norm of the difference, relative to the norm."""
+
+NARROW_TOLERANCE = 2e-2
+"""The same in a narrower type, such as bf16, from the state in float32."""
 
 
 ZERO = 200

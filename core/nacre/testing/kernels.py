@@ -20,7 +20,7 @@ from .suite import When, only
 from .trial import Example
 
 FUSES = When("kernels with `fuses`", lambda suite: bool(suite.kernel.fuses))
-NARROW = When("kernels whose `dtypes` has narrower types, such as bf16", lambda suite: bool(_narrower(suite.kernel)))
+NARROWER = When("kernels whose `dtypes` has narrower types, such as bf16", lambda suite: bool(_narrower(suite.kernel)))
 
 
 def _narrower(kernel: type[LayerState]) -> list[str]:
@@ -44,7 +44,7 @@ class KernelTests(StateTests):
                 return st.builds(lambda n: Example(inputs=[(n, 2, 5, 5)]), st.integers(1, 6))
 
     Tops, losses, statistics and gradients must be those of the layer's own state on the same backend: to 1e-10 of
-    their norm in float64, 1e-5 in float32, and 2e-2 in bf16, if the kernel's `dtypes` has it. What the kernel declines
+    their norm in float64, 1e-5 in float32, and 2e-2 in a narrower type that its `dtypes` has. What the kernel declines
     (`dtypes`, `supports`) is no failure; it is counted and recorded with the reason (`pytest -rP` shows it), and a
     kernel that declines everything fails.
 
@@ -77,7 +77,7 @@ class KernelTests(StateTests):
         if reason:
             pytest.skip(f"the kernel declines: {reason}")
 
-    @only(NARROW)
+    @only(NARROWER)
     @after("against_state")
     def test_narrow(self, backend: str, example: Example) -> None:
         """In a net that computes in such a type, the kernel gives what the layer's own state gives in float32."""

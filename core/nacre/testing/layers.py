@@ -23,6 +23,7 @@ from ..random import Random
 from .close import (
     GRADIENT_TOLERANCES,
     KERNEL_TOLERANCES,
+    NARROW_TOLERANCE,
     assert_close,
     assert_near,
     assert_near_above,
@@ -757,7 +758,7 @@ def check_narrow(
         The reason if the kernel declines, or None.
 
     Raises:
-        AssertionError: they differ by more than `KERNEL_TOLERANCES`; the message names what and where.
+        AssertionError: they differ by more than `NARROW_TOLERANCE`; the message names what and where.
     """
     example = example.of_few_digits()
     for one in (example, example.cut(1)) if example.inputs else (example,):
@@ -827,7 +828,7 @@ def _compare_trials(fast: Trial, own: Trial, where: str, arrays: list[np.ndarray
     for trial in (own, fast):
         trial.forward(arrays)
     narrow = fast.net.compute_dtype not in DTYPES
-    tolerance = KERNEL_TOLERANCES[fast.net.compute_dtype]
+    tolerance = NARROW_TOLERANCE if narrow else KERNEL_TOLERANCES[fast.net.dtype]
     for name, one, other in zip(own.tops, fast.results(), own.results(), strict=True):
         assert_near(one, other, f"{where}: top '{name}'", tolerance)
     if own.layer.has_loss:
