@@ -161,6 +161,7 @@ def read_mutants(name: str, first: int, count: int, where: str) -> None:
     files, path = format.make(), folder / format.path
     write(folder, files)
     warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", "(?s).*, which float64 makes ", UserWarning)  # for the user, and right
     sys.addaudithook(watch)
     whole = read_all(format, path)
     assert whole
