@@ -82,10 +82,10 @@ class KernelTests(StateTests):
     def test_narrow(self, backend: str, example: Example) -> None:
         """In a net that computes in such a type, the kernel gives what the layer's own state gives in float32."""
         opened = open_backend(backend)
-        for compute in _narrower(self.kernel):
-            if compute not in opened.computes:
-                pytest.skip(opened.lacks.get(compute, f"{backend} does not compute in {compute}"))
-            if reason := check_narrow(self, (self.kernel, backend), opened, compute, example):
+        for dtype in _narrower(self.kernel):
+            if dtype not in opened.computes:
+                pytest.skip(opened.lacks.get(dtype, f"{backend} does not compute in {dtype}"))
+            if reason := check_narrow(self, (self.kernel, backend), opened, dtype, example):
                 pytest.skip(f"the kernel declines: {reason}")
 
     @only(READS)

@@ -749,9 +749,7 @@ def check_kernel(
     return None
 
 
-def check_narrow(
-    suite: Suite, kernel: tuple[type, str], backend: Backend, compute: str, example: Example
-) -> str | None:
+def check_narrow(suite: Suite, kernel: tuple[type, str], backend: Backend, dtype: str, example: Example) -> str | None:
     """Compare a kernel in a net that computes in a narrower type with the layer's own state in float32.
 
     Returns:
@@ -762,11 +760,11 @@ def check_narrow(
     """
     example = example.of_few_digits()
     for one in (example, example.cut(1)) if example.inputs else (example,):
-        with suite.trial(one, backend, "float32", kernel=kernel, compute=compute) as fast:
+        with suite.trial(one, backend, dtype, kernel=kernel) as fast:
             if not fast.op.kernel:
                 return "; ".join(reason for _, reason in fast.op.choice.declined)
             with suite.trial(one, backend, "float32") as own:
-                _compare_trials(fast, own, f"{kernel[0].__qualname__}, in {compute}")
+                _compare_trials(fast, own, f"{kernel[0].__qualname__}, in {dtype}")
     return None
 
 

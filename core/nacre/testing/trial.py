@@ -21,7 +21,7 @@ from ..fields.types import Names
 from ..graph.containers import expand
 from ..net.input import InputLayer
 from ..net.net import Net
-from ..protocols.array import Dtype
+from ..protocols.array import DTYPES, Dtype
 from ..protocols.backend import Backend, Own, open_backend
 from ..protocols.communicator import Communicator
 from ..protocols.graph import Graph
@@ -283,7 +283,8 @@ class Trial:
     Args:
         make: returns a new layer.
         example: the inputs.
-        backend, dtype, compute, phase, seed, keep, allocate: of the net.
+        backend, phase, seed, keep, allocate: of the net.
+        dtype: of the net; or a narrower one, in which a net of float32 computes.
         wanted: indices of the inputs whose gradients are computed; by default the example's.
         parameters: returns a parameter's value, from its name in the layer and the parameter.
         probe: whether a loss is computed from the tops.
@@ -300,7 +301,6 @@ class Trial:
         *,
         backend: str | Backend,
         dtype: str,
-        compute: str | None = None,
         parameters: Callable[[str, Any], np.ndarray | None] | None = None,
         wanted: Sequence[int] | None = None,
         phase: Phase = "train",
@@ -314,7 +314,8 @@ class Trial:
         communicator: Communicator | None = None,
     ) -> None:
         self.layer = make(example)
-        self.arrays = [one.astype(dtype) if one.dtype.kind == "f" else one for one in example.arrays()]
+        plain = dtype if dtype in DTYPES else "float32"
+        self.arrays = [one.astype(plain) if one.dtype.kind == "f" else one for one in example.arrays()]
         without = {self.layer.bottoms.index(name) for name in self.layer.bottoms_without_gradient()}
         self.wanted = tuple(
             one for one in (example.differentiable() if wanted is None else wanted) if one not in without
@@ -345,8 +346,8 @@ class Trial:
                 f"test of {layer_type(cls)}",
                 layers,
                 backend=backend,
-                dtype=cast("Dtype", dtype),
-                compute=compute,
+                dtype=cast("Dtype", plain),
+                compute=dtype,
                 phase=phase,
                 seed=seed,
                 keep=keep if keep == "all" else (*keep, *self.tops),
