@@ -21,7 +21,7 @@ from ..fields.types import Names
 from ..graph.containers import expand
 from ..net.input import InputLayer
 from ..net.net import Net
-from ..protocols.array import DTYPES, Dtype
+from ..protocols.array import DTYPES
 from ..protocols.backend import Backend, Own, open_backend
 from ..protocols.communicator import Communicator
 from ..protocols.graph import Graph
@@ -346,7 +346,7 @@ class Trial:
                 f"test of {layer_type(cls)}",
                 layers,
                 backend=backend,
-                dtype=cast("Dtype", plain),
+                dtype=plain,
                 compute=dtype,
                 phase=phase,
                 seed=seed,
