@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixed_nets
+from emulated_bf16 import narrowed, widened
 from helper_calls import run
 from mixed_nets import from_file, trained
 from nacre import ConfigError, InputLayer, Layer, Net, Own, Solver, open_backend
@@ -331,10 +332,6 @@ def test_neurons_have_the_bits_of_float32_rounded_for_every_number(neuron: Any) 
         np.testing.assert_array_equal(narrow, rounded(wide))
 
 
-def widened(bits: Any) -> Any:
-    return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
 def rounded(numbers: Any) -> Any:
     """Round to the nearest number in bf16, of two to the even one, as its bits; a NaN stays one."""
     bits = numbers.view(np.uint32)
@@ -396,7 +393,7 @@ class SumKernel(AddState, dtypes=("float32", "bf16")):
         return widened(blob.memory) if blob.dtype == "bf16" else blob.memory
 
     def put(self, blob: Any, numbers: Any) -> None:
-        blob.memory[...] = rounded(numbers) if blob.dtype == "bf16" else numbers
+        blob.memory[...] = narrowed(numbers) if blob.dtype == "bf16" else numbers
 
 
 class BitsAsNumbers(SumKernel):
@@ -410,7 +407,7 @@ class FewDigits(SumKernel):
     """Has three digits less than bf16."""
 
     def put(self, blob: Any, numbers: Any) -> None:
-        blob.memory[...] = rounded(numbers) & 0xFFF8 if blob.dtype == "bf16" else numbers
+        blob.memory[...] = narrowed(numbers) & 0xFFF8 if blob.dtype == "bf16" else numbers
 
 
 class WrongGradient(SumKernel):
@@ -423,12 +420,7 @@ class WrongGradient(SumKernel):
                 self.put(dx, self.get(dx) / 2)
 
 
-@needs_bf16
-@pytest.mark.parametrize(
-    ("tested", "error"),
-    [(SumKernel, ""), (BitsAsNumbers, "top 'top0'"), (FewDigits, "top 'top0'"), (WrongGradient, "gradient of input 0")],
-)
-def test_the_kit_compares_kernels_in_bf16_if_they_know_it(tested: Any, error: str) -> None:
+def suite_of(tested: Any) -> type[KernelTests]:
     class Kernel(KernelTests):
         layer = AddLayer
         kernel = tested
@@ -437,7 +429,17 @@ def test_the_kit_compares_kernels_in_bf16_if_they_know_it(tested: Any, error: st
         def examples(self) -> Any:
             yield Example(inputs=[(4, 24), (4, 24)])
 
-    found = failures(Kernel, backend="onednn", dtypes=("float32",), without=kit_tests(Kernel) - {"test_narrow"})
+    return Kernel
+
+
+@needs_bf16
+@pytest.mark.parametrize(
+    ("tested", "error"),
+    [(SumKernel, ""), (BitsAsNumbers, "top 'top0'"), (FewDigits, "top 'top0'"), (WrongGradient, "gradient of input 0")],
+)
+def test_the_kit_compares_kernels_in_bf16_if_they_know_it(tested: Any, error: str) -> None:
+    suite = suite_of(tested)
+    found = failures(suite, backend="onednn", dtypes=("float32",), without=kit_tests(suite) - {"test_narrow"})
     assert list(found) == (["test_narrow"] if error else [])
     if error:
         assert f"{tested.__name__}, in bf16: {error}: off by" in str(found["test_narrow"])
@@ -450,12 +452,4 @@ def test_the_kit_asks_for_it_of_such_kernels_only(dtypes: Any, checked: bool) ->
     class Known(AddState, dtypes=dtypes):
         pass
 
-    class Kernel(KernelTests):
-        layer = AddLayer
-        kernel = Known
-        backend_name = "numpy"
-
-        def examples(self) -> Any:
-            yield Example(inputs=[(4, 24), (4, 24)])
-
-    assert ("narrow" in Kernel.required()) == checked
+    assert ("narrow" in suite_of(Known).required()) == checked

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emulated_bf16 import widened
 from helper_calls import assert_same_bits, run
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl.primitives import HelperCall
@@ -27,10 +28,6 @@ def narrowed(numbers: Any) -> Any:
     bits = np.ascontiguousarray(numbers, np.float32).view(np.uint32).astype(np.uint64)
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
     return np.where(np.isnan(numbers), 0x7FC0, rounded).astype(np.uint16)
-
-
-def widened(numbers: Any) -> Any:
-    return (numbers.astype(np.uint32) << 16).view(np.float32)
 
 
 def pooled(side: int, winners: bool) -> dict[str, Any]:

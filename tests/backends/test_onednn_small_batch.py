@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulated_bf16 import widened
 from helper_calls import assert_same_bits, run
 from nacre import InputLayer, Layer, Net
 from nacre.testing.close import assert_near, assert_near_above
@@ -35,10 +36,6 @@ WAYS = dict.fromkeys(["forward", "weights", "data"], FEW)
 def narrowed(values: Any) -> Any:
     """Return the bits of bf16, of numbers that it has or rounds down to."""
     return (values.view(np.uint32) >> 16).astype(np.uint16)
-
-
-def widened(bits: Any) -> Any:
-    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 @settings(max_examples=60)

@@ -85,7 +85,7 @@ class KernelTests(StateTests):
         for dtype in _narrower(self.kernel):
             if dtype not in opened.computes:
                 pytest.skip(opened.lacks.get(dtype, f"{backend} does not compute in {dtype}"))
-            if reason := check_narrow(self, (self.kernel, backend), opened, dtype, example):
+            if reason := check_narrow(self, (self.kernel, backend), backend, dtype, example):
                 pytest.skip(f"the kernel declines: {reason}")
 
     @only(READS)

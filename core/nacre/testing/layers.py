@@ -14,7 +14,7 @@ from ..errors import ContractError, NacreError
 from ..fields.tables import table_of
 from ..graph.containers import inner_layers, names_in
 from ..protocols.array import DTYPES
-from ..protocols.backend import Backend, HostMemory, open_backend
+from ..protocols.backend import HostMemory, open_backend
 from ..protocols.blob import Blob
 from ..protocols.layer import PHASES, Phase, layer_type, statistic_of_classes
 from ..protocols.making import fresh
@@ -749,7 +749,7 @@ def check_kernel(
     return None
 
 
-def check_narrow(suite: Suite, kernel: tuple[type, str], backend: Backend, dtype: str, example: Example) -> str | None:
+def check_narrow(suite: Suite, kernel: tuple[type, str], backend: str, dtype: str, example: Example) -> str | None:
     """Compare a kernel in a net that computes in a narrower type with the layer's own state in float32.
 
     Returns:

@@ -5,7 +5,8 @@
 
 #include "narrow.h"
 
-enum { CHUNK = 1024 }; /* numbers: reading as a register what was just written number by number has to wait */
+enum { UNIT = 128 };   /* numbers that a thread has at least */
+enum { CHUNK = 1024 }; /* of slopes: reading as a register what was just written number by number has to wait */
 
 static void look_up_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const uint16_t *x = op->look_up.x, *results = op->look_up.results;
@@ -110,7 +111,7 @@ static work_t work_of_slopes(void) { return best_slope_some(); }
 #endif
 
 static void share_numbers(const struct machine *machine, const struct operation *op, work_t work, int64_t size) {
-    share_out(machine, op, work, size, EXPENSIVE * size > ALONE ? CHUNK : size);
+    share_out(machine, op, work, size, EXPENSIVE * size > ALONE ? UNIT : size);
 }
 
 void run_look_up(const struct machine *machine, const struct operation *op) {
