@@ -80,7 +80,7 @@ class KernelTests(StateTests):
     @only(NARROWER)
     @after("against_state")
     def test_narrow(self, backend: str, example: Example) -> None:
-        """In a net that computes in such a type, the kernel gives what the layer's own state gives in float32."""
+        """In a net that computes in a narrower type, the kernel gives what the layer's own state gives in float32."""
         opened = open_backend(backend)
         for dtype in _narrower(self.kernel):
             if dtype not in opened.computes:
